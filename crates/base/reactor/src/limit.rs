@@ -1,7 +1,7 @@
 //! How many connections are open in a whole server, were at most, and may be.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use plimsoll_sys::event::Event;
 
@@ -15,8 +15,8 @@ pub struct ConnectionLimit {
     most: AtomicU64,
     open: AtomicU64,
     peak: AtomicU64,
-    /// Raised when a place is free.
-    awaiting: Mutex<Vec<Arc<Event>>>,
+    /// Raised when a place is free. Their owners close them, in their own descriptor tables.
+    awaiting: Mutex<Vec<Weak<Event>>>,
     is_awaited: AtomicBool,
 }
 
@@ -77,23 +77,31 @@ impl ConnectionLimit {
     /// Raises `wake` once, as soon as a place is free. Whoever gives one back raises it, so its
     /// descriptor has to be in the tables of all.
     pub fn await_place(&self, wake: &Arc<Event>) {
-        {
-            let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
-            if !awaiting.iter().any(|other| Arc::ptr_eq(other, wake)) {
-                awaiting.push(Arc::clone(wake));
-            }
-        }
-        // Either this finds a place that was given back before, or who gives one back finds this.
-        self.is_awaited.store(true, Ordering::SeqCst);
+        self.await_release(wake);
         if self.places.load(Ordering::SeqCst) < self.most() {
             self.wake_all();
         }
     }
 
+    /// Raises `wake` once, with the next place that is given back, whether there are others or not.
+    /// A place may have been given back just before: whoever found none looks once more after this.
+    pub fn await_release(&self, wake: &Arc<Event>) {
+        {
+            let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let wake = Arc::downgrade(wake);
+            if !awaiting.iter().any(|other| other.ptr_eq(&wake)) {
+                awaiting.push(wake);
+            }
+        }
+        // Either whoever looks after this finds a place that was given back before, or who gives
+        // one back finds this.
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
     fn wake_all(&self) {
         let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_awaited.store(false, Ordering::SeqCst);
-        awaiting.drain(..).for_each(|wake| wake.raise());
+        awaiting.drain(..).filter_map(|wake| wake.upgrade()).for_each(|wake| wake.raise());
     }
 
     /// A connection has taken its place.
@@ -187,6 +195,18 @@ mod tests {
         assert_eq!([raised(&wakes[0]), raised(&wakes[1])], [false; 2], "neither waits any more");
         limit.await_place(&wakes[0]);
         assert!(raised(&wakes[0]), "one was given back before it waited");
+    }
+
+    #[test]
+    fn whoever_is_refused_the_places_that_are_left_is_woken_by_the_next_that_is_given_back() {
+        let (limit, wake) = (ConnectionLimit::new(3), Arc::new(Event::new().expect("an event")));
+        assert!(limit.acquire() && !limit.acquire_if(|left| left > 2));
+        limit.await_release(&wake);
+        assert!(!wake.lower(), "nothing was given back yet");
+        limit.release();
+        assert!(wake.lower() && limit.acquire_if(|left| left > 2));
+        limit.release();
+        assert!(!wake.lower(), "it waits no more");
     }
 
     #[test]

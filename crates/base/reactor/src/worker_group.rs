@@ -57,6 +57,16 @@ pub enum TableInit {
     Empty,
 }
 
+/// What [`WorkerGroup::process_requests`] has found.
+#[derive(Debug)]
+pub struct Requests {
+    /// Whether anybody has raised [`WorkerGroup::request`] since the last time.
+    pub raised: bool,
+    /// Why a worker that needs a table cannot have it. Its accepting pauses until a table of its
+    /// has room again.
+    pub refused: Option<io::Error>,
+}
+
 struct LoopThread<R> {
     worker: usize,
     room: Arc<AtomicBool>,
@@ -166,11 +176,10 @@ impl<R: Send + 'static> WorkerGroup<R> {
         &self.shared.request
     }
 
-    /// Does what the event loops have asked for: passes accept tokens on, adds tables. Returns the
-    /// reason where a worker needs a table and cannot have it; its accepting pauses until a table
-    /// of its has room again.
-    pub fn process_requests(&mut self) -> Option<io::Error> {
-        self.shared.request.lower();
+    /// Does what the event loops have asked for: passes accept tokens on, adds tables.
+    pub fn process_requests(&mut self) -> Requests {
+        // What is raised from now on is met with the next wait.
+        let raised = self.shared.request.lower();
         let mut refused = None;
         for worker in 0..self.shared.workers.len() {
             let accepting = self.shared.workers[worker].accepting.load(Ordering::Acquire);
@@ -192,7 +201,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
                 thread.wake.raise();
             }
         }
-        refused
+        Requests { raised, refused }
     }
 
     /// How many tables there are.

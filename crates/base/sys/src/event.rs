@@ -21,9 +21,10 @@ impl Event {
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Makes the event unreadable again. Raising it twice before this wakes once.
-    pub fn lower(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    /// Makes the event unreadable again, and returns whether it was readable. Raising it twice
+    /// before this wakes once.
+    pub fn lower(&self) -> bool {
+        rustix::io::read(&self.0, &mut [0_u8; 8]).is_ok()
     }
 }
 

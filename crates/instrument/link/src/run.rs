@@ -175,7 +175,9 @@ impl<'a> Link<'a> {
                 match *key {
                     SIGNALS if ended(self.signals) => return Ok(()),
                     SIGNALS => {}
-                    STANDBY => self.standby.event().lower(),
+                    STANDBY => {
+                        self.standby.event().lower();
+                    }
                     device => self.take_in(device as usize, &mut buffer)?,
                 }
             }

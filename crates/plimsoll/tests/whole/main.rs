@@ -15,6 +15,7 @@ mod forward_injected;
 mod forward_limits;
 mod forward_log;
 mod forward_peers;
+mod forward_places;
 mod forward_rules;
 mod forward_service;
 mod forward_table;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::accept::{Failure, Pause, Turns};
 use plimsoll_reactor::handoff::{Dispatcher, HandoffQueue};
 use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::event::Event;
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net};
@@ -40,6 +41,8 @@ pub(crate) struct Acceptor {
     /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
+    /// A rule found no place for a connection: the coordinator is woken when one is given back.
+    awaits_place: bool,
     turns: Turns,
     swept: bool,
     totals: Totals,
@@ -56,9 +59,10 @@ enum Queue {
 
 /// Whether the limits on connections hold. They do not for what was queued before its listener
 /// goes: it has been promised.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Limits {
-    Hold,
+#[derive(Clone, Copy)]
+enum Limits<'a> {
+    /// This is raised when a place is given back that was not found.
+    Hold(&'a Arc<Event>),
     Ignored,
 }
 
@@ -73,6 +77,7 @@ impl Acceptor {
             leaving: Vec::new(),
             waiting: Vec::new(),
             wait: Pause::default(),
+            awaits_place: false,
             turns: Turns::default(),
             swept: false,
             totals: Totals::default(),
@@ -132,8 +137,18 @@ impl Acceptor {
         !self.leaving.is_empty()
     }
 
-    /// Hands on what there is, as far as workers take it.
-    pub(crate) fn accept(&mut self, listeners: &Listeners, shared: &Shared) -> io::Result<()> {
+    /// The coordinator was woken: a place may be free.
+    pub(crate) fn on_wake(&mut self) {
+        if std::mem::take(&mut self.awaits_place) {
+            let now = Instant::now();
+            self.dealer.resume(now);
+            self.wait.end_soon(now);
+        }
+    }
+
+    /// Hands on what there is, as far as workers take it. `wake` is raised when a place is given
+    /// back that was not found.
+    pub(crate) fn accept(&mut self, listeners: &Listeners, shared: &Shared, wake: &Arc<Event>) -> io::Result<()> {
         let now = Instant::now();
         if self.wait.ends(now) {
             for listener in
@@ -155,7 +170,7 @@ impl Acceptor {
             self.epoll.wait(Some(Duration::ZERO))?.map(|event| event.key as ListenerNumber).collect();
         self.turns.order(&mut ready);
         for listener in ready.into_iter().filter_map(|number| listeners.by_number(number)) {
-            if self.take(listener, ACCEPT_BATCH, shared, Limits::Hold, now) == Queue::Waits {
+            if self.take(listener, ACCEPT_BATCH, shared, Limits::Hold(wake), now) == Queue::Waits {
                 // Until a moment has passed: it would be reported as ready all the time.
                 self.epoll.remove(&listener.sockets[0])?;
                 self.waiting.push(listener.number);
@@ -201,17 +216,21 @@ impl Acceptor {
         self.totals
     }
 
-    fn take(&mut self, listener: &Listener, count: usize, shared: &Shared, limits: Limits, now: Instant) -> Queue {
+    fn take(&mut self, listener: &Listener, count: usize, shared: &Shared, limits: Limits<'_>, now: Instant) -> Queue {
         for _ in 0..count {
             if !self.is_free(shared, now) {
                 return Queue::Unknown;
             }
             match limits {
                 Limits::Ignored => shared.limit.force(),
-                Limits::Hold => match shared.take_place(&listener.route, now) {
+                Limits::Hold(wake) => match shared.take_place(&listener.route, now, wake) {
                     Room::Taken => {}
-                    Room::KeptForOthers => return Queue::Waits,
+                    Room::KeptForOthers => {
+                        self.awaits_place = true;
+                        return Queue::Waits;
+                    }
                     Room::Full => {
+                        self.awaits_place = true;
                         self.dealer.pause(now);
                         return Queue::Unknown;
                     }
@@ -231,7 +250,7 @@ impl Acceptor {
                     match failure {
                         Failure::Empty => return Queue::Empty,
                         // A listener that somebody else has shut down would be reported for ever.
-                        Failure::Closed if limits == Limits::Hold => return Queue::Waits,
+                        Failure::Closed if matches!(limits, Limits::Hold(_)) => return Queue::Waits,
                         Failure::Closed => return Queue::Empty,
                         _ => {}
                     }

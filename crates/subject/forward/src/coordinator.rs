@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::shutdown::{Shutdown, Step};
-use plimsoll_reactor::worker_group::{Growth, Phase, TableInit, WorkerGroup};
+use plimsoll_reactor::worker_group::{Growth, Phase, Requests, TableInit, WorkerGroup};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -187,7 +187,7 @@ impl Coordinator {
     fn accept(&mut self, shutdown: &Shutdown) -> io::Result<()> {
         let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
         if shutdown.is_running() {
-            return acceptor.accept(&self.listeners, &self.shared);
+            return acceptor.accept(&self.listeners, &self.shared, self.group.request());
         }
         if !acceptor.is_swept() && acceptor.sweep(&self.listeners, &self.shared) {
             self.close_listeners();
@@ -265,10 +265,18 @@ impl Coordinator {
         }
     }
 
-    /// Adds and introduces the tables that the event loops need.
+    /// Does what the event loops have asked for, and adds and introduces the tables that they need.
     fn attend(&mut self) -> io::Result<()> {
         let before = self.group.table_count();
-        match self.group.process_requests() {
+        let Requests { raised, refused } = self.group.process_requests();
+        if raised {
+            // A place may be free that whoever accepts waits for.
+            match &mut self.acceptor {
+                Some(acceptor) => acceptor.on_wake(),
+                None => self.group.wake(),
+            }
+        }
+        match refused {
             Some(error) if !self.stalled => {
                 self.stalled = true;
                 (self.say)(&format!(

@@ -21,14 +21,15 @@ pub(crate) enum Room {
 }
 
 /// Takes a place for a connection of a rule that has `own` open. `all` has the count of every rule.
+/// Both are asked once it is known how many places are left: whoever gives one back counts first.
 pub(crate) fn acquire<I: ExactSizeIterator<Item = u64>>(
     limit: &ConnectionLimit,
-    own: u64,
+    own: impl Fn() -> u64,
     all: impl Fn() -> I,
 ) -> Room {
     let (most, mut refused) = (limit.most(), Room::Full);
     let acquired = limit.acquire_if(|left| {
-        let kept = left <= most / KEPT && is_kept_for_others(left, most, own, all());
+        let kept = left <= most / KEPT && is_kept_for_others(left, most, own(), all());
         refused = if kept { Room::KeptForOthers } else { Room::Full };
         !kept
     });
@@ -51,7 +52,7 @@ mod tests {
         let limit = ConnectionLimit::new(most);
         (0..open.iter().sum()).for_each(|_| limit.force());
         for &rule in order {
-            while acquire(&limit, open[rule], || open.clone().into_iter()) == Room::Taken {
+            while acquire(&limit, || open[rule], || open.clone().into_iter()) == Room::Taken {
                 open[rule] += 1;
             }
         }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use plimsoll_reactor::handoff::HandoffQueue;
 use plimsoll_reactor::limit::ConnectionLimit;
+use plimsoll_sys::event::Event;
 
 use crate::Say;
 use crate::failures::Failures;
@@ -87,14 +88,14 @@ impl Shared {
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
     }
 
-    /// Takes a place for a connection to this listener, or says why there is none.
-    pub(crate) fn take_place(&self, route: &Route, now: Instant) -> Room {
-        let own = route.counts.open.load(Ordering::Relaxed);
-        let routes = || self.routes();
-        let room = limit::acquire(&self.limit, own, || {
-            let open: Vec<u64> = routes().values().map(|route| route.counts.open.load(Ordering::Relaxed)).collect();
-            open.into_iter()
-        });
+    /// Takes a place for a connection to this listener, or says why there is none. Then `wake` is
+    /// raised when one is given back.
+    pub(crate) fn take_place(&self, route: &Route, now: Instant, wake: &Arc<Event>) -> Room {
+        let mut room = self.try_place(route);
+        if room != Room::Taken {
+            self.limit.await_release(wake);
+            room = self.try_place(route);
+        }
         let most = self.limit.most();
         let waits = "new connections wait in the kernel's queue; raise it, or give busy rules a `limit`";
         match room {
@@ -109,5 +110,17 @@ impl Shared {
             }
         }
         room
+    }
+
+    fn try_place(&self, route: &Route) -> Room {
+        let open = |route: &Route| route.counts.open.load(Ordering::Relaxed);
+        limit::acquire(
+            &self.limit,
+            || open(route),
+            || {
+                let all: Vec<u64> = self.routes().values().map(|route| open(route)).collect();
+                all.into_iter()
+            },
+        )
     }
 }

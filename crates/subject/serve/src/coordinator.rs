@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use plimsoll_reactor::accept::Strategy;
 use plimsoll_reactor::shutdown::{Shutdown, Step};
-use plimsoll_reactor::worker_group::{Growth, LoopHandle, Phase, TableInit, WorkerGroup};
+use plimsoll_reactor::worker_group::{Growth, LoopHandle, Phase, Requests, TableInit, WorkerGroup};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -124,15 +124,14 @@ impl Coordinator<'_> {
                 group.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
-            let requested = places[1].readable();
-            // This lowers the event, so what raises it from now on is met with the next wait.
-            let refused = group.process_requests();
+            // The request may have been raised since the wait: what this returns tells.
+            let Requests { raised, refused } = group.process_requests();
             if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
-                if requested {
+                if raised {
                     handoff.on_wake();
                 }
                 handoff.accept(self.state, group.request());
-            } else if requested {
+            } else if raised {
                 // A place may be free that a loop waits for.
                 group.wake();
             }

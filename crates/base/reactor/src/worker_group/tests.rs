@@ -82,7 +82,7 @@ fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full(
     .expect("an event can be made");
     group.add_table(0).expect("a table");
     until("the end of both tables", || {
-        assert!(group.process_requests().is_none());
+        assert!(group.process_requests().refused.is_none());
         group.table_count() == 2 && group.is_finished()
     });
     group.join();
@@ -107,4 +107,14 @@ fn one_table_of_a_worker_runs_at_a_time() {
         group.add_table(0).expect("a table");
     }
     assert_eq!(group.join().len(), 3);
+}
+
+#[test]
+fn a_request_that_is_raised_before_it_is_processed_is_told_once() {
+    let mut group = WorkerGroup::<()>::new(1, Growth::Never, |_| {}).expect("an event can be made");
+    assert!(!group.process_requests().raised);
+    group.request().raise();
+    group.request().raise();
+    assert!(group.process_requests().raised);
+    assert!(!group.process_requests().raised);
 }

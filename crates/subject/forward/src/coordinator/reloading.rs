@@ -37,7 +37,7 @@ impl Coordinator {
         self.reload(outcome)?;
         // What is queued where nobody listens any more.
         match &mut self.acceptor {
-            Some(acceptor) => acceptor.accept(&self.listeners, &self.shared),
+            Some(acceptor) => acceptor.accept(&self.listeners, &self.shared, self.group.request()),
             None => Ok(()),
         }
     }

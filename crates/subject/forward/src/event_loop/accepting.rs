@@ -205,10 +205,16 @@ impl EventLoop<'_> {
                 return self.report_full();
             }
             let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
-            match self.shared.take_place(&listener.route, self.now) {
+            match self.shared.take_place(&listener.route, self.now, self.handle.request()) {
                 Room::Taken => {}
-                Room::KeptForOthers => return self.make_wait(number),
-                Room::Full => return self.pause_accepting(),
+                Room::KeptForOthers => {
+                    self.awaits_place = true;
+                    return self.make_wait(number);
+                }
+                Room::Full => {
+                    self.awaits_place = true;
+                    return self.pause_accepting();
+                }
             }
             match net::accept_prepared(&listener.socket) {
                 Ok((socket, address)) => {

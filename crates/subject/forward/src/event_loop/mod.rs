@@ -87,6 +87,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         pause: Pause::default(),
         waiting: Vec::new(),
         wait: Pause::default(),
+        awaits_place: false,
         turns: Turns::default(),
         draining: false,
         now: Instant::now(),
@@ -131,6 +132,8 @@ struct EventLoop<'a> {
     /// them, and for how long.
     waiting: Vec<ListenerNumber>,
     wait: Pause,
+    /// A rule found no place for a connection: the loop is woken when one is given back.
+    awaits_place: bool,
     turns: Turns,
     draining: bool,
     now: Instant,
@@ -198,6 +201,11 @@ impl EventLoop<'_> {
         match event.key {
             WAKE => {
                 self.handle.wake().lower();
+                if std::mem::take(&mut self.awaits_place) {
+                    // The loop accepts again when it has dealt with this batch.
+                    self.pause.end_soon(self.now);
+                    self.wait.end_soon(self.now);
+                }
                 self.follow_turn()?;
                 if self.handle.phase() == Phase::Drain && !self.draining {
                     // A loop that has only just begun may not have heard yet where there is
