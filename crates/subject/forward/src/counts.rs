@@ -11,6 +11,8 @@ pub(crate) struct Counts {
     pub(crate) accepted: AtomicU64,
     /// Connections open.
     pub(crate) open: AtomicU64,
+    /// Of these, those that may be led somewhere: `limit.connections` bounds them.
+    admitted: AtomicU64,
     /// Bytes written to servers, and to clients.
     pub(crate) bytes_up: AtomicU64,
     pub(crate) bytes_down: AtomicU64,
@@ -18,6 +20,18 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Admits a connection where fewer than `most` are admitted, and returns whether it did. Of
+    /// several that come at once, as many are as there is room for.
+    pub(crate) fn admit(&self, most: u64) -> bool {
+        let admit = |admitted: u64| (admitted < most).then_some(admitted + 1);
+        self.admitted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit).is_ok()
+    }
+
+    /// A connection that was admitted is over.
+    pub(crate) fn left(&self) {
+        self.admitted.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// A connection ended.
     pub(crate) fn ended(&self, ending: Ending) {
         self.ends[ending as usize].fetch_add(1, Ordering::Relaxed);

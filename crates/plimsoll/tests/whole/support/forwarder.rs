@@ -81,6 +81,11 @@ impl Forwarder {
         self.cost().0 <= before + 1
     }
 
+    /// Where `[admin]` answers.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.ready["admin"].as_str().expect("an address").parse().expect("an address")
+    }
+
     /// Connections of clients that are open at its first address.
     pub(crate) fn open_connections(&self) -> usize {
         let port = self.address().port();
@@ -158,6 +163,15 @@ pub(crate) fn exchange(stream: &mut TcpStream) {
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).expect("it is answered");
     assert_eq!(&answer, b"hello");
+}
+
+/// What `[admin]` answers.
+pub(crate) fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("there is room");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 /// Answers every connection with one byte that says which server it is, and the byte that came.

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     pub(crate) led_to: Option<Arc<Server>>,
     /// It is one of that server's open connections.
     is_counted: bool,
+    /// Its rule has admitted it.
+    pub(crate) is_admitted: bool,
     /// Why it could not be led anywhere, or was cut off: errno(3) in lower case.
     pub(crate) error: Option<&'static str>,
 }
@@ -165,6 +167,7 @@ impl Connection {
             reached_address: None,
             led_to: None,
             is_counted: false,
+            is_admitted: false,
             error: None,
         }
     }

@@ -96,8 +96,8 @@ impl EventLoop<'_> {
         if !route.admits(client.map(|client| client.ip())) {
             return self.cut(key, Ending::Denied);
         }
-        let open = route.counts.open.load(Ordering::Relaxed);
-        let is_over = route.rule.quota.connections.is_some_and(|most| open > most);
+        connection.is_admitted = route.counts.admit(route.rule.quota.connections.unwrap_or(u64::MAX));
+        let is_over = !connection.is_admitted;
         if is_over || route.rate.as_ref().is_some_and(|rate| !rate.admit(self.now)) {
             let what = if is_over { "connections" } else { "rate" };
             self.shared.failures.report(&format!("{}: `limit.{what}` is reached", route.listen()), self.now);

@@ -346,6 +346,9 @@ impl EventLoop<'_> {
         connection.resumes.take().into_iter().for_each(|timer| self.wheel.cancel(timer));
         let counts = &connection.route.counts;
         counts.open.fetch_sub(1, Ordering::Relaxed);
+        if connection.is_admitted {
+            counts.left();
+        }
         counts.ended(ending);
         let row = connection.into_row(ending, &mut self.pool, self.now);
         self.totals.bytes_up += row.up.bytes;
