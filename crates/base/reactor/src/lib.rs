@@ -11,6 +11,7 @@ pub mod handoff;
 pub mod leaked;
 pub mod limit;
 pub mod listening;
+pub mod own_table;
 pub mod progress;
 pub mod shutdown;
 pub mod slab;

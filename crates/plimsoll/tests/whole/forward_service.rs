@@ -3,16 +3,11 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
-use crate::support::forwarder::{Folder, Forwarder, PATIENCE, command, connect, echo, exchange, listener, until};
-
-fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = connect(address);
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("there is room");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
-}
+use crate::support::forwarder::{
+    Folder, Forwarder, PATIENCE, command, connect, echo, exchange, get, listener, queued_at, until,
+};
 
 #[test]
 fn a_reload_moves_the_admin_address_and_takes_it_away() {
@@ -51,7 +46,7 @@ fn the_admin_address_shows_metrics_health_and_the_table() {
     let server = echo();
     let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{server}\"\n");
     let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--drain", "30s"]);
-    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
+    let admin = forwarder.admin();
     let listen = forwarder.address();
     let mut held = forwarder.connect();
     exchange(&mut held);
@@ -97,7 +92,7 @@ fn a_silent_client_of_the_admin_address_keeps_no_other_waiting() {
     let folder = Folder::new();
     let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
     let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    let admin: SocketAddr = forwarder.ready["admin"].as_str().expect("an address").parse().expect("an address");
+    let admin = forwarder.admin();
     // One that was served before another is served would be closed by then. On a busy machine its
     // time may be over meanwhile.
     until("another is served while one is silent", || {
@@ -106,6 +101,50 @@ fn a_silent_client_of_the_admin_address_keeps_no_other_waiting() {
         silent.set_nonblocking(true).expect("a socket takes it");
         silent.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     });
+    forwarder.stop();
+}
+
+#[test]
+fn the_first_of_many_clients_of_the_admin_address_is_answered_although_others_wait() {
+    let folder = Folder::new();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let admin = forwarder.admin();
+    // On a busy machine its time may be over before it asks.
+    until("the first is answered", || {
+        let mut first = connect(admin);
+        let others: Vec<TcpStream> = (0..20).map(|_| connect(admin)).collect();
+        let mut before = None;
+        // As many are accepted as there are places.
+        until("no more are accepted", || {
+            let queued = queued_at(admin);
+            std::thread::sleep(Duration::from_millis(20));
+            before.replace(queued) == Some(queued)
+        });
+        let mut answer = String::new();
+        let asked = first.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").and_then(|()| first.read_to_string(&mut answer));
+        drop(others);
+        asked.is_ok() && answer.ends_with("ok\n")
+    });
+    forwarder.stop();
+}
+
+#[test]
+fn clients_of_the_admin_address_take_no_descriptor_that_connections_need() {
+    let folder = Folder::new();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    // All of it is started once the admin address answers.
+    assert!(get(forwarder.admin(), "/healthz").starts_with("HTTP/1.1 200"));
+    let open = || fs::read_dir(format!("/proc/{}/fd", forwarder.pid())).expect("it runs").count();
+    let before = open();
+    let mut clients: Vec<TcpStream> = (0..8).map(|_| connect(forwarder.admin())).collect();
+    for client in &mut clients {
+        client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("there is room");
+        client.read_exact(&mut [0]).expect("it is answered");
+    }
+    assert_eq!(open(), before);
+    drop(clients);
     forwarder.stop();
 }
 

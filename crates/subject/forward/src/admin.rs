@@ -1,21 +1,22 @@
 //! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and
 //! the table as a page.
 //!
-//! It reads what event loops count anyway, in a thread of its own: nothing here can delay a
-//! connection.
+//! It reads what event loops count anyway, in a thread with a descriptor table of its own: nothing
+//! here can delay a connection, or take a descriptor that one needs.
 
 mod clients;
 
 use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::accept::{Failure, Pause};
-use plimsoll_sys::event::Event;
+use plimsoll_reactor::own_table;
+use plimsoll_sys::passing;
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 
@@ -29,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// The listener of the page and the metrics.
 pub(crate) struct Admin {
-    listener: Arc<TcpListener>,
+    listener: TcpListener,
     /// Where the table has it.
     asked: SocketAddr,
     address: SocketAddr,
@@ -37,16 +38,11 @@ pub(crate) struct Admin {
 
 /// The thread that answers. It ends when this is dropped.
 pub(crate) struct Running {
-    end: Arc<Event>,
     /// Where the table has it.
     pub(crate) asked: SocketAddr,
-    pub(crate) listener: Arc<TcpListener>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end.raise();
-    }
+    pub(crate) listener: TcpListener,
+    /// The thread has the listener by it, and learns of the end as it is closed.
+    _mailbox: OwnedFd,
 }
 
 impl Admin {
@@ -54,7 +50,7 @@ impl Admin {
     pub(crate) fn bind(asked: SocketAddr, inherited: &mut Inherited) -> io::Result<Admin> {
         let listener = inherited.take_at(asked)?.map_or_else(|| TcpListener::bind(asked), |own| Ok(own.into()))?;
         listener.set_nonblocking(true)?;
-        Ok(Admin { asked, address: listener.local_addr()?, listener: Arc::new(listener) })
+        Ok(Admin { asked, address: listener.local_addr()?, listener })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -63,46 +59,62 @@ impl Admin {
 
     /// Begins to answer.
     pub(crate) fn start(self, shared: &Arc<Shared>) -> io::Result<Running> {
-        let end = Arc::new(Event::new()?);
-        let (ended, shared) = (Arc::clone(&end), Arc::downgrade(shared));
-        let (asked, listener) = (self.asked, Arc::clone(&self.listener));
-        let thread = std::thread::Builder::new().name("admin".to_owned());
-        thread.spawn(move || self.answer_all(&shared, &ended))?;
-        Ok(Running { end, asked, listener })
+        let shared = Arc::downgrade(shared);
+        let mailbox = own_table::spawn("admin", move |mailbox| {
+            if let Ok(listener) = receive(&mailbox) {
+                answer_all(listener, &mailbox, &shared);
+            }
+        })?;
+        passing::send(&mailbox, b".", &[self.listener.as_fd()])?;
+        Ok(Running { asked: self.asked, listener: self.listener, _mailbox: mailbox })
     }
+}
 
-    /// Answers until the end, and then those who have connected before it.
-    fn answer_all(self, shared: &Weak<Shared>, ended: &Event) {
-        let (mut clients, mut pause) = (Clients::default(), Pause::default());
-        let mut listener = Some(self.listener);
-        while listener.is_some() || !clients.is_empty() {
-            let mut places: Vec<Place> = clients.places().collect();
-            if let Some(listener) = &listener {
-                places.extend((!pause.is_on()).then(|| Place::new(listener.as_raw_fd(), Interest::READ)));
-                places.push(Place::new(ended.as_fd().as_raw_fd(), Interest::READ));
+/// Takes the listener, which is the first message.
+fn receive(mailbox: &OwnedFd) -> io::Result<TcpListener> {
+    let mut sockets = Vec::new();
+    loop {
+        poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::READ)], None)?;
+        match passing::receive(mailbox, &mut [0], &mut sockets) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => {
+                outcome?;
+                return sockets.pop().map(TcpListener::from).ok_or_else(|| io::ErrorKind::UnexpectedEof.into());
             }
-            let until = clients.until().into_iter().chain(pause.until()).min();
-            let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if poll::wait(&mut places, timeout).is_err() {
-                std::thread::sleep(RETRY);
-            }
-            let now = Instant::now();
-            if listener.is_some() && places.last().is_some_and(Place::readable) {
-                listener = None;
-            }
-            pause.ends(now);
-            if let Some(listener) = listener.as_ref().filter(|_| !pause.is_on()) {
-                match listener.accept().and_then(|(stream, _)| stream.set_nonblocking(true).map(|()| stream)) {
-                    Ok(stream) => clients.add(stream, now),
-                    Err(error) if matches!(Failure::of(&error), Failure::Empty | Failure::Connection) => {}
-                    // What waits stays in the queue, as where no descriptor is left: waiting for it
-                    // would spin.
-                    Err(_) => pause.begin(now),
-                }
-            }
-            let Some(shared) = shared.upgrade() else { return };
-            clients.serve(now, |head| answer(head, &shared));
         }
+    }
+}
+
+/// Answers until the mailbox is closed, and then those that were accepted before it.
+fn answer_all(listener: TcpListener, mailbox: &OwnedFd, shared: &Weak<Shared>) {
+    let (mut clients, mut pause) = (Clients::default(), Pause::default());
+    let mut listener = Some(listener);
+    while listener.is_some() || !clients.is_empty() {
+        // What waits beyond the most stays in the kernel's queue.
+        let accepts = listener.as_ref().filter(|_| !pause.is_on() && clients.have_room());
+        let mut places: Vec<Place> = clients.places().collect();
+        places.extend(accepts.map(|listener| Place::new(listener.as_raw_fd(), Interest::READ)));
+        places.extend(listener.as_ref().map(|_| Place::new(mailbox.as_raw_fd(), Interest::READ)));
+        let until = clients.until().into_iter().chain(pause.until()).min();
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if poll::wait(&mut places, timeout).is_err() {
+            std::thread::sleep(RETRY);
+        }
+        let now = Instant::now();
+        let ends = listener.is_some() && places.last().is_some_and(Place::readable);
+        pause.ends(now);
+        if let Some(listener) = accepts.filter(|_| !ends) {
+            match listener.accept().and_then(|(stream, _)| stream.set_nonblocking(true).map(|()| stream)) {
+                Ok(stream) => clients.add(stream, now),
+                Err(error) if matches!(Failure::of(&error), Failure::Empty | Failure::Connection) => {}
+                // What waits stays in the queue, as where no descriptor is left: waiting for it
+                // would spin.
+                Err(_) => pause.begin(now),
+            }
+        }
+        listener = listener.filter(|_| !ends);
+        let Some(shared) = shared.upgrade() else { return };
+        clients.serve(now, |head| answer(head, &shared));
     }
 }
 

@@ -135,6 +135,17 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// How many connections wait to be accepted by those that listen at this port.
+pub(crate) fn queued_at(address: SocketAddr) -> u64 {
+    let here = format!(":{:04X}", address.port());
+    let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
+    // State 0A is LISTEN, whose receive queue is that of connections (proc_net_tcp(5)).
+    let listeners = lines.filter(|fields| fields[1].ends_with(&here) && fields[3] == "0A");
+    let queues = listeners.filter_map(|fields| u64::from_str_radix(fields[4].split_once(':')?.1, 16).ok());
+    queues.sum()
+}
+
 /// Waits for something that another process brings about.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

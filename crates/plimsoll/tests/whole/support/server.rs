@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use serde_json::Value;
 
 pub(crate) use super::running::{Folder, Noise, PATIENCE, text_of, until};
-use super::running::{Running, limited, plimsoll};
+use super::running::{Running, limited, plimsoll, queued_at};
 
 pub(crate) struct Server(Running);
 
@@ -119,13 +119,7 @@ impl Server {
 
     /// How many connections wait at its listeners to be accepted.
     pub(crate) fn queued(&self) -> u64 {
-        let here = format!(":{:04X}", self.address().port());
-        let table = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
-        let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<&str>>());
-        // State 0A is LISTEN, whose receive queue is that of connections.
-        let listeners = lines.filter(|fields| fields[1].ends_with(&here) && fields[3] == "0A");
-        let queues = listeners.filter_map(|fields| u64::from_str_radix(fields[4].split_once(':')?.1, 16).ok());
-        queues.sum()
+        queued_at(self.address())
     }
 
     /// The processes of the server: itself and its children.

@@ -1,7 +1,6 @@
 //! The clients of the admin address, served together: one that is silent, or that does not read,
 //! keeps no other waiting. It knows no pages: what answers a request is handed in.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
@@ -14,13 +13,16 @@ use plimsoll_sys::readiness::Interest;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 8 * 1024;
-/// Clients that are served together; beyond it the first one that came is closed. Prometheus and a
-/// few people are the clients to expect, and the answer of a large table has megabytes.
+/// A client may take this long to read its answer: longer than Prometheus waits (10 s unless told
+/// otherwise), and no client keeps its place for ever.
+const LONGEST_ANSWER: Duration = Duration::from_secs(30);
+/// Clients that are served together. Prometheus and a few people are the clients to expect, and the
+/// answer of a large table has megabytes.
 const MOST: usize = 16;
 
 /// See the head of this file.
 #[derive(Default)]
-pub(super) struct Clients(VecDeque<Client>);
+pub(super) struct Clients(Vec<Client>);
 
 struct Client {
     stream: TcpStream,
@@ -32,20 +34,32 @@ struct Client {
 enum Stage {
     /// Its request has come so far.
     Asks(Vec<u8>),
-    /// What is left of its answer.
-    Reads { answer: Vec<u8>, sent: usize },
+    /// What is left of its answer, and when it has to have read it.
+    Reads { answer: Vec<u8>, sent: usize, last: Instant },
     /// It has its answer, and has not closed. A close that left bytes of it unread would be a
     /// reset, and take the answer back.
     Leaves,
 }
 
 impl Clients {
-    /// Adds one that has just connected. Its stream does not block.
+    /// Whether one more can be added: there is a place, or one that has its answer leaves its own.
+    pub(super) fn have_room(&self) -> bool {
+        self.0.len() < MOST || self.leaving().is_some()
+    }
+
+    /// Adds one that has just connected, where there is room. Its stream does not block.
     pub(super) fn add(&mut self, stream: TcpStream, now: Instant) {
-        if self.0.len() >= MOST {
-            self.0.pop_front();
+        if self.0.len() >= MOST
+            && let Some(place) = self.leaving()
+        {
+            self.0.remove(place);
         }
-        self.0.push_back(Client { stream, stage: Stage::Asks(Vec::new()), until: now + PATIENCE });
+        self.0.push(Client { stream, stage: Stage::Asks(Vec::new()), until: now + PATIENCE });
+    }
+
+    /// The place of the first one that has its answer.
+    fn leaving(&self) -> Option<usize> {
+        self.0.iter().position(|client| matches!(client.stage, Stage::Leaves))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -86,7 +100,7 @@ impl Client {
             let mut part = [0; 1024];
             let moved = match &mut self.stage {
                 Stage::Asks(_) | Stage::Leaves => self.stream.read(&mut part),
-                Stage::Reads { answer, sent } => self.stream.write(&answer[*sent..]),
+                Stage::Reads { answer, sent, .. } => self.stream.write(&answer[*sent..]),
             };
             let length = match moved {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
@@ -98,18 +112,18 @@ impl Client {
                 Stage::Asks(head) => {
                     head.extend_from_slice(&part[..length]);
                     if head.windows(4).any(|end| end == b"\r\n\r\n") {
-                        self.stage = Stage::Reads { answer: answer(head), sent: 0 };
+                        self.stage = Stage::Reads { answer: answer(head), sent: 0, last: now + LONGEST_ANSWER };
                         self.until = now + PATIENCE;
                     } else if head.len() > LONGEST_HEAD {
                         return Ok(false);
                     }
                 }
-                Stage::Reads { answer, sent } => {
+                Stage::Reads { answer, sent, last } => {
                     *sent += length;
-                    self.until = now + PATIENCE;
+                    self.until = (now + PATIENCE).min(*last);
                     if *sent == answer.len() {
                         self.stream.shutdown(Shutdown::Write)?;
-                        self.stage = Stage::Leaves;
+                        (self.stage, self.until) = (Stage::Leaves, now + PATIENCE);
                     }
                 }
                 // It may send on for ever: the others have their turn, and its time is looked at.
@@ -194,12 +208,66 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_most_the_first_one_goes() {
+    fn a_client_that_reads_its_answer_for_ever_is_closed() {
+        let (start, mut clients) = (Instant::now(), Clients::default());
+        let mut slow = connected(&mut clients, start);
+        slow.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
+        slow.set_nonblocking(true).expect("a socket takes it");
+        let deadline = Instant::now() + 60 * SECOND;
+        let sent = |clients: &Clients| match clients.0.first().map(|client| &client.stage) {
+            Some(Stage::Reads { sent, .. }) => *sent,
+            _ => 0,
+        };
+        for second in 0..=LONGEST_ANSWER.as_secs() {
+            let (now, before) = (start + second as u32 * SECOND, sent(&clients));
+            while !clients.is_empty() && sent(&clients) == before {
+                assert!(Instant::now() < deadline, "nothing fits any more");
+                let _ = slow.read(&mut [0; 1 << 16]);
+                clients.serve(now, |_| vec![7; 256 * 1024 * 1024]);
+            }
+            assert_eq!(clients.is_empty(), second == LONGEST_ANSWER.as_secs(), "after {second} s");
+        }
+    }
+
+    #[test]
+    fn one_that_sends_on_after_its_answer_has_a_turn_like_the_others_and_is_closed_in_time() {
+        let (start, mut clients) = (Instant::now(), Clients::default());
+        let mut sends = connected(&mut clients, start);
+        sends.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
+        let deadline = Instant::now() + 60 * SECOND;
+        while !matches!(clients.0[0].stage, Stage::Leaves) {
+            assert!(Instant::now() < deadline, "the request does not arrive");
+            clients.serve(start, |_| b"answer".to_vec());
+        }
+        sends.write_all(&[b'x'; 32 * 1024]).expect("there is room");
+        let arrived = |clients: &Clients| clients.0[0].stream.peek(&mut [0; 4096]).unwrap_or(0);
+        while arrived(&clients) < 4096 {
+            assert!(Instant::now() < deadline, "what it sends does not arrive");
+        }
+        clients.serve(start, |_| Vec::new());
+        assert!(arrived(&clients) > 0, "all of it is read in one turn");
+        serve_until(&mut clients, 0, start + PATIENCE);
+    }
+
+    #[test]
+    fn beyond_the_most_one_that_has_its_answer_makes_room_and_otherwise_nobody_does() {
         let (now, mut clients) = (Instant::now(), Clients::default());
-        let mut all: Vec<TcpStream> = (0..=MOST).map(|_| connected(&mut clients, now)).collect();
-        assert_eq!(clients.0.len(), MOST);
-        assert_eq!(all[0].read(&mut [0]).expect("the end"), 0);
-        all[MOST].write_all(&vec![b'x'; LONGEST_HEAD + 1]).expect("there is room");
-        serve_until(&mut clients, MOST - 1, now);
+        let mut all: Vec<TcpStream> = (0..MOST).map(|_| connected(&mut clients, now)).collect();
+        assert!(!clients.have_room(), "none has its answer");
+        all[3].write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
+        let deadline = Instant::now() + 60 * SECOND;
+        while !clients.have_room() {
+            assert!(Instant::now() < deadline, "the request does not arrive");
+            clients.serve(now, |_| b"answer".to_vec());
+        }
+        all.push(connected(&mut clients, now));
+        assert_eq!((clients.0.len(), clients.have_room()), (MOST, false));
+        let mut read = String::new();
+        all.remove(3).read_to_string(&mut read).expect("no reset");
+        assert_eq!(read, "answer");
+        for mut stream in all {
+            stream.write_all(&vec![b'x'; LONGEST_HEAD + 1]).expect("there is room");
+        }
+        serve_until(&mut clients, 0, now);
     }
 }
