@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use plimsoll_sys::{passing, unix};
 
-use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, listener, text_of, until};
+use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, get, listener, text_of, until};
 use crate::support::running::{Running, limited};
 
 /// A command that is given its standard input as the one socket of a service manager.
@@ -277,6 +277,59 @@ fn while_a_process_that_was_told_to_end_drains_another_one_starts_at_the_same_pl
         assert!(folder.path("upgrade").exists(), "the new process waits there");
         new.stop();
     }
+}
+
+#[test]
+fn the_admin_address_of_a_process_that_drains_is_its_own_until_another_one_starts_in_its_place() {
+    for accept in ["exclusive", "handoff"] {
+        let (folder, address, admin) = (Folder::new(), free_address(), free_address());
+        let table = format!("[admin]\nlisten = \"{admin}\"\n[forward]\n\"{address}\" = \"{}\"\n", echo());
+        let config = folder.write("forward.toml", &table);
+        let arguments = ["--config", &config, "--workers", "2", "--accept", accept, &upgrade_at(&folder)];
+        let mut old = Forwarder::start(&arguments);
+        let mut held = connect(address);
+        exchange(&mut held);
+        old.signal("TERM");
+        until("it drains", || TcpStream::connect(address).is_err());
+        assert!(get(admin, "/readyz").starts_with("HTTP/1.1 503"), "{accept}");
+        let new = Forwarder::start(&arguments);
+        let sentence = old.sentence();
+        assert!(sentence.contains("another process has started in place of this one"), "{accept}: {sentence}");
+        // Its thread may take a moment to end.
+        until("the new one answers there", || get(admin, "/readyz").starts_with("HTTP/1.1 200"));
+        exchange(&mut connect(address));
+        exchange(&mut held);
+        drop(held);
+        let (status, ..) = old.wait();
+        assert_eq!(status.code(), Some(0));
+        assert!(folder.path("upgrade").exists(), "the new process waits there");
+        new.stop();
+    }
+}
+
+#[test]
+fn a_process_that_drains_ends_although_another_one_asks_for_its_admin_address_and_says_no_more() {
+    let (folder, address, admin) = (Folder::new(), free_address(), free_address());
+    let table = format!("[admin]\nlisten = \"{admin}\"\n[forward]\n\"{address}\" = \"{}\"\n", echo());
+    let config = folder.write("forward.toml", &table);
+    let old = Forwarder::start(&["--config", &config, &upgrade_at(&folder)]);
+    let mut held = connect(address);
+    exchange(&mut held);
+    old.signal("TERM");
+    until("it drains", || TcpStream::connect(address).is_err());
+    // This test is the process that takes over.
+    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
+    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
+    until("all sockets are sent", || {
+        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
+    });
+    assert_eq!(sockets.len(), 1);
+    until("who asks costs no CPU", || old.is_quiet());
+    drop(held);
+    let (status, ..) = old.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(!folder.path("upgrade").exists());
+    TcpStream::connect(admin).expect("the socket that was sent listens");
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Coordinator {
                 // A loop ends by itself only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
-            if shutdown.is_running() && self.is_taken_over() {
+            if self.may_be_taken_over(&shutdown) && self.is_taken_over() && shutdown.is_running() {
                 steps.extend(shutdown.on_signal(Instant::now()));
             }
             for step in steps {
@@ -165,7 +165,7 @@ impl Coordinator {
             places.extend(acceptor.places());
             until = until.into_iter().chain(acceptor.paused_until()).min();
         }
-        if let Some(entrance) = self.entrance.as_ref().filter(|_| shutdown.is_running()) {
+        if let Some(entrance) = self.entrance.as_ref().filter(|_| self.may_be_taken_over(shutdown)) {
             places.extend(entrance.place());
             until = until.into_iter().chain(entrance.paused_until()).min();
         }
@@ -196,12 +196,19 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Closes the listeners, and then the place where a process that takes over asks: there is
-    /// nothing to take over, so that it need not wait for an answer, and can listen itself.
+    /// Closes the listeners, and then the place where a process that takes over asks, unless there
+    /// is an admin address to take over: so that it need not wait for an answer, and can listen
+    /// itself.
     fn close_listeners(&mut self) {
         self.listeners.close();
         // One that has asked already has the sockets, and still says that it accepts.
-        self.entrance.take_if(|entrance| !entrance.is_asked());
+        self.entrance.take_if(|entrance| self.admin.is_none() && !entrance.is_asked());
+    }
+
+    /// Whether a process that asks is attended to: in a drain once the listeners are closed, where
+    /// the admin address is left, which goes on until then.
+    fn may_be_taken_over(&self, shutdown: &Shutdown) -> bool {
+        shutdown.is_running() || self.listeners.is_closed() && self.admin.is_some()
     }
 
     /// Has the event loops take what is queued and end, but for what another process accepts.
@@ -233,8 +240,14 @@ impl Coordinator {
                 };
                 // The new process answers there, or has none.
                 self.admin = None;
-                let count = self.listeners.hand_over(taken);
-                (self.say)(&format!("another process has taken over, with {count} of the listeners: this one drains"));
+                if self.listeners.is_closed() {
+                    (self.say)("another process has started in place of this one, which drains");
+                } else {
+                    let count = self.listeners.hand_over(taken);
+                    (self.say)(&format!(
+                        "another process has taken over, with {count} of the listeners: this one drains"
+                    ));
+                }
                 true
             }
             Err(error) => {

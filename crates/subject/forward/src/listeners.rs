@@ -122,6 +122,11 @@ impl Listeners {
         self.open.iter_mut().for_each(|listener| listener.owner = Owner::Another);
     }
 
+    /// Whether there are none any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The listeners that another process has open too.
     pub(crate) fn shared(&self) -> Vec<ListenerNumber> {
         self.open.iter().filter(|each| each.owner == Owner::Another).map(|each| each.number).collect()
