@@ -1,8 +1,9 @@
 //! What runs out, stalls or is slow here must slow nobody else.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -158,6 +159,30 @@ fn where_no_further_table_can_be_had_who_waits_is_served_when_others_leave() {
         let summary = forwarder.stop();
         assert_eq!(summary["ends"], serde_json::json!({"client_closed": 61}), "{accept}: {summary}");
     }
+}
+
+#[test]
+fn a_server_is_not_down_because_this_machine_has_no_descriptor_to_ask_it_with() {
+    let (listener, folder) = (TcpListener::bind("0.0.0.0:0").expect("a free port"), Folder::new());
+    let port = listener.local_addr().expect("it is bound").port();
+    // Far more than a table of 24 descriptors has room to ask at once.
+    let servers: Vec<String> = (1..=60).map(|last| format!("127.0.0.{last}:{port}")).collect();
+    let check = "check = { every = \"100ms\", timeout = \"30s\", fall = 1 }";
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = {servers:?}\n{check}\n");
+    let config = folder.write("forward.toml", &table);
+    let forwarder = Forwarder::start_with_limit(24, &["--config", &config, "--workers", "1"]);
+    listener.set_nonblocking(true).expect("a socket takes it");
+    let mut asked: HashMap<IpAddr, usize> = HashMap::new();
+    until("each is asked three times", || {
+        while let Ok((stream, _)) = listener.accept() {
+            *asked.entry(stream.local_addr().expect("connected").ip()).or_default() += 1;
+        }
+        asked.len() == servers.len() && asked.values().all(|times| *times >= 3)
+    });
+    forwarder.signal("TERM");
+    let (status, _, said) = forwarder.wait();
+    assert_eq!(status.code(), Some(0));
+    assert!(!said.contains("is down"), "{said}");
 }
 
 #[test]

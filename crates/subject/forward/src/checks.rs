@@ -1,6 +1,7 @@
 //! Asks servers whether they are there, as their rules say: a connection that is made is an answer.
 //!
-//! One thread asks all of them, none waiting for another. [`Health`] is pure.
+//! One thread asks all of them, none waiting for another. It has a descriptor table of its own, as
+//! there may be thousands: what they take is nobody else's. [`Health`] is pure.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
-use plimsoll_sys::{net, unix};
+use plimsoll_sys::{descriptor, net, unix};
 
 use crate::route::{Server, Target};
 use crate::shared::{Routes, Shared};
@@ -21,6 +22,9 @@ use crate::table::Check;
 
 /// The table, and whether the forwarder has ended, is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A question that this machine is short of a descriptor or memory for is put off for so long: most
+/// answers come sooner, and leave their descriptor.
+const PUT_OFF: Duration = Duration::from_millis(10);
 
 /// Answers and failures in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +62,11 @@ struct Probe {
 pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<SyncSender<()>> {
     let (end, ended) = sync_channel::<()>(0);
     let shared = Arc::downgrade(shared);
-    std::thread::Builder::new().name("checks".to_owned()).spawn(move || run(&shared, &ended))?;
+    std::thread::Builder::new().name("checks".to_owned()).spawn(move || {
+        // Nothing of the coordinator's is used here. Where a table cannot be had, that one does.
+        let _ = descriptor::unshare_table_keeping(&[]);
+        run(&shared, &ended);
+    })?;
     Ok(end)
 }
 
@@ -141,6 +149,13 @@ fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
                 }
                 // A full queue is one that somebody empties.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                // What this machine is short of is no fault of the server's.
+                Err(error) if descriptor::is_exhaustion(&error) => {
+                    probe.due = now + PUT_OFF;
+                    let (listen, target) = (&probe.listen, &probe.server.target);
+                    let what = format!("{listen}: {target} is checked late: {error}; raise `ulimit -n`");
+                    return shared.failures.report(&what, now);
+                }
                 Err(error) => Err(error),
             }
         }
