@@ -284,3 +284,37 @@ fn a_connection_that_epoll_has_no_room_for_is_counted_with_the_error() {
     assert_eq!(end, Err(ErrorKind::ConnectionReset));
     assert_failed(&forwarder.stop(), &log, "ENOSPC");
 }
+
+#[test]
+fn a_worker_that_cannot_go_on_leaves_every_row_of_the_logs_and_a_reset() {
+    if !may_trace() {
+        return;
+    }
+    let (folder, mapping) = (Folder::new(), format!("127.0.0.1:0={}", echo()));
+    let [log, transfers] = ["connections.csv", "transfers.csv"].map(|name| text_of(&folder.path(name)));
+    let arguments = [&mapping, "--log", &log, "--transfer-log", &transfers, "--accept", "single", "--workers", "1"];
+    // Whichever of the calls it waits by.
+    let inner = command(&arguments);
+    let mut outer = Command::new("strace");
+    outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=?epoll_wait,epoll_pwait,?epoll_pwait2"]);
+    outer.args(["-e", "inject=?epoll_wait,epoll_pwait,?epoll_pwait2:error=EBADF:when=40"]);
+    outer.arg(inner.get_program()).args(inner.get_args());
+    let forwarder = Forwarder::spawn(outer);
+    let mut client = forwarder.connect();
+    let mut exchanged = 0;
+    let end = loop {
+        let mut answer = [0; 5];
+        match client.write_all(b"hello").and_then(|()| client.read_exact(&mut answer)) {
+            Ok(()) => exchanged += 1,
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!(end, ErrorKind::ConnectionReset, "after {exchanged}");
+    let (status, said) = forwarder.wait_failed();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("the forwarder stopped"), "{said}");
+    let rows = fs::read_to_string(&log).expect("there is a log");
+    assert!(rows.trim_end().ends_with(",drained,"), "{rows}");
+    let rows = fs::read_to_string(&transfers).expect("there is a log");
+    assert!(rows.lines().count() > 2 * exchanged && exchanged > 0, "{exchanged}: {rows}");
+}

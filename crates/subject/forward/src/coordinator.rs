@@ -317,7 +317,13 @@ impl Coordinator {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<Totals, Error> {
+    /// Waits for the event loops, which end at once after a failure, and has the logs written to
+    /// their end.
+    pub(crate) fn finish(self, outcome: io::Result<()>) -> Result<Totals, Error> {
+        let mut failure = outcome.err();
+        if failure.is_some() {
+            self.group.set_phase(Phase::Stop);
+        }
         let Coordinator { group, workers, mut listeners, acceptor, shared, writer, .. } = self;
         listeners.close();
         let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
@@ -328,15 +334,19 @@ impl Coordinator {
             totals.add(&acceptor.finish(&shared));
         }
         for (worker, part) in parts {
-            let part = part?;
-            totals.connections_per_worker[worker] += part.connections;
-            totals.add(&part);
+            match part {
+                Ok(part) => {
+                    totals.connections_per_worker[worker] += part.connections;
+                    totals.add(&part);
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
         totals.peak_connections = shared.limit.peak();
         totals.leaked.slots += shared.limit.taken();
         drop(shared);
         totals.log_rows_dropped = writer.finish();
-        Ok(totals)
+        failure.map_or(Ok(totals), |error| Err(error.into()))
     }
 }
 

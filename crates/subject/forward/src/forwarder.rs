@@ -154,9 +154,9 @@ impl Forwarder {
         let (names, checks) = (reload::resolve_again(&shared)?, checks::start(&shared)?);
         coordinator.admin = admin.map(|admin| admin.start(&shared)).transpose()?;
         coordinator.entrance = upgrade.and_then(|upgrade| upgrade.complete(&shared.say));
-        coordinator.coordinate(signals, drain, on_drain)?;
+        let outcome = coordinator.coordinate(signals, drain, on_drain);
         drop((names, checks, shared));
-        coordinator.finish()
+        coordinator.finish(outcome)
     }
 }
 

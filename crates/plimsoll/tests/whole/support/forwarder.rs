@@ -64,6 +64,11 @@ impl Forwarder {
         (status, summary, said)
     }
 
+    /// Waits for the end of one that cannot go on, and returns the status and what was said.
+    pub(crate) fn wait_failed(self) -> (ExitStatus, String) {
+        self.0.wait_failed()
+    }
+
     /// Stops the forwarder, asserts that it ends well and that nothing leaked, and returns its
     /// summary.
     pub(crate) fn stop(self) -> Value {

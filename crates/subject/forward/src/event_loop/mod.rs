@@ -94,7 +94,12 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         totals: Totals::default(),
     };
     event_loop.say_fault();
-    event_loop.serve()?;
+    if let Err(error) = event_loop.serve() {
+        // Both sides of each connection are told, and the log has its row.
+        let _run_lock = handle.run_lock();
+        event_loop.cut_all();
+        return Err(error);
+    }
     Ok(event_loop.finish(descriptors_before))
 }
 
