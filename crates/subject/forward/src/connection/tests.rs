@@ -31,6 +31,11 @@ fn pair() -> (TcpStream, Endpoint) {
 
 impl Relayed {
     fn new(settings: &str, now: Instant) -> Relayed {
+        Relayed::connected(settings, &Ok(()), now)
+    }
+
+    /// The same where connecting to the server had this outcome.
+    fn connected(settings: &str, outcome: &io::Result<()>, now: Instant) -> Relayed {
         let text = format!("[forward.\"127.0.0.1:0\"]\nto = \"127.0.0.1:9\"\n{settings}\n");
         let table = toml::read(&text).expect("a table");
         let route = Arc::new(Route::new(&table.rules[0], &Names::of_the_machine(), now));
@@ -38,7 +43,7 @@ impl Relayed {
         let ((client, near_client), (server, near_server)) = (pair(), pair());
         let mut connection = Connection::new(near_client, None, route, now);
         connection.server = Some(near_server);
-        connection.connected(&Ok(()), now);
+        connection.connected(outcome, now);
         Relayed { connection, pool: Pool::new(true, 4), writer, key: Slab::default().insert(()), client, server }
     }
 
@@ -189,5 +194,18 @@ fn a_paced_connection_whose_message_went_out_in_part_is_asked_after_anew() {
         ));
         let message = pool.outbox.messages()[0];
         assert_eq!(connection.sent(message, Ok(2), &mut pool, now), paced);
+    }
+}
+
+#[test]
+fn a_reset_that_is_known_before_the_kernel_has_ended_the_connection_is_the_servers() {
+    for errno in [104, 32] {
+        // ECONNRESET and EPIPE, of a socket that is still connected.
+        let outcome = Err(io::Error::from_raw_os_error(errno));
+        let relayed = Relayed::connected("", &outcome, Instant::now());
+        let server = relayed.connection.server.as_ref().expect("it is there");
+        assert!(!net::is_over(&server.socket).expect("it has a state"));
+        assert_eq!(relayed.connection.relay.failure, None, "{errno}");
+        assert!(server.readable && server.ended, "what it sent before is read");
     }
 }
