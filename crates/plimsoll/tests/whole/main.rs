@@ -45,6 +45,7 @@ mod load_valgrind;
 mod scale;
 mod serve_accept;
 mod serve_echo;
+mod serve_end;
 mod serve_http;
 mod serve_http_time;
 mod serve_injected;

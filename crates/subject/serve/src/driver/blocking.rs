@@ -125,7 +125,7 @@ fn converse<P: Service>(
         match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
-                conversation.counts.bytes_received += length as u64;
+                conversation.received(length, draining);
                 if conversation.state != ConversationState::Discarding {
                     conversation.serve(&input[..length], workspace, &mut send)?;
                 } else {

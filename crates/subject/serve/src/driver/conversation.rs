@@ -14,6 +14,12 @@ use super::linger::{Linger, Looked};
 use crate::service::{NextStep, Output, Processed, Service};
 use crate::totals::ConnectionTotals;
 
+/// What a server that is ending still receives for the service on one connection. A socket holds
+/// less (net.ipv4.tcp_rmem is 6 MiB at most unless it is set), so what has arrived as the end
+/// begins is answered; and a peer that never stops to send does not use up the time that others
+/// have.
+const ARRIVED_BYTES: u32 = 16 << 20;
+
 /// What happens next on a connection, once everything is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationState {
@@ -33,6 +39,8 @@ pub(crate) struct Conversation<P> {
     service: P,
     pub(crate) counts: ConnectionTotals,
     pub(crate) state: ConversationState,
+    /// Bytes received since the server began to end.
+    late_bytes: u32,
     /// Until when something must arrive; while input is discarded, when to look at what the peer
     /// has acknowledged.
     pub(crate) until: Option<Instant>,
@@ -48,8 +56,8 @@ impl<P: Service> Conversation<P> {
     pub(crate) fn new(prototype: &P, environment: &Environment) -> Conversation<P> {
         let mut service = prototype.clone();
         let until = service.opened(environment);
-        let counts = ConnectionTotals::default();
-        Conversation { service, counts, state: ConversationState::Receiving, until, held: None, linger: None }
+        let (counts, state) = (ConnectionTotals::default(), ConversationState::Receiving);
+        Conversation { service, counts, state, late_bytes: 0, until, held: None, linger: None }
     }
 
     /// Keeps bytes that come while the service cannot take them.
@@ -98,6 +106,9 @@ impl<P: Service> Conversation<P> {
             }
             taken += consumed;
             self.state = match next {
+                // More has arrived, and a close before it is read would be a reset (RFC 1122,
+                // section 4.2.2.13): it is discarded.
+                NextStep::Receive(_) if self.late_bytes >= ARRIVED_BYTES => ConversationState::Lingering,
                 NextStep::Receive(until) => {
                     self.until = until;
                     ConversationState::Receiving
@@ -144,6 +155,14 @@ impl<P: Service> Conversation<P> {
             outcome?;
         }
         Ok(())
+    }
+
+    /// Bytes were received.
+    pub(crate) fn received(&mut self, length: usize, draining: bool) {
+        self.counts.bytes_received += length as u64;
+        if draining {
+            self.late_bytes = self.late_bytes.saturating_add(u32::try_from(length).unwrap_or(u32::MAX));
+        }
     }
 
     /// The server is ending, and what has arrived is read: nothing more is answered.

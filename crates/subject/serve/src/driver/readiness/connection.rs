@@ -108,7 +108,7 @@ impl<P: Service> Connection<P> {
             // A read that did not fill the buffer took all there was (epoll(7)), except the end of
             // the stream.
             self.readable = length == input.len() || self.ended;
-            self.conversation.counts.bytes_received += length as u64;
+            self.conversation.received(length, workspace.environment.is_draining());
             if self.conversation.state == ConversationState::Receiving {
                 self.serve(&input[..length], workspace)?;
             }

@@ -37,7 +37,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// sent.
     fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        connection.conversation.counts.bytes_received += buffer.len() as u64;
+        connection.conversation.received(buffer.len(), self.draining);
         match connection.conversation.state {
             _ if connection.life == Lifecycle::Failed => {}
             ConversationState::Receiving if !connection.sends() => return self.converse(slot, Some(buffer)),
