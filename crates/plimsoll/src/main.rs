@@ -4,6 +4,7 @@
 //! what comes back. Nothing is measured here.
 #![forbid(unsafe_code)]
 
+mod address;
 mod capture;
 mod colour;
 mod completions;

@@ -1,7 +1,7 @@
 //! `plimsoll serve`: a reference server until it is told to stop.
 
 use std::io::Write;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,11 +15,10 @@ use plimsoll_sys::process;
 use plimsoll_sys::signal::{Signal, Signals};
 use serde::Serialize;
 
-use crate::Output;
 use crate::event::Event;
 use crate::named::named;
 use crate::outcome::Usage;
-use crate::ring;
+use crate::{Output, address, ring};
 
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -298,7 +297,7 @@ fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
         )))
     };
     let Some(port) = text.strip_prefix("*:") else {
-        let address = text.to_socket_addrs().map_err(|error| usage(error.to_string()))?.next();
+        let address = address::resolve(text).map_err(|error| usage(error.to_string()))?.first().copied();
         return Ok(vec![address.ok_or_else(|| usage("the name has no address".to_owned()))?]);
     };
     let port = port.parse().map_err(|_| usage(format!("`{port}` is not a port")))?;

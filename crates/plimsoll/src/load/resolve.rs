@@ -1,10 +1,11 @@
 //! From names to addresses: which servers connections go to.
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::address;
 use crate::outcome::usage;
 
 /// How long one address of a name may take to accept a connection before the next one is tried.
@@ -57,7 +58,7 @@ impl Server {
 /// the resolver names (RFC 6724), unless only the other accepts a connection: a server on 127.0.0.1
 /// is found by the name localhost, though that is ::1 first.
 pub(super) fn resolve(text: &str, family: Family) -> anyhow::Result<Server> {
-    let found = match text.to_socket_addrs() {
+    let found = match address::resolve(text) {
         Ok(found) => found,
         Err(error) => {
             return usage(format!(
@@ -66,7 +67,6 @@ pub(super) fn resolve(text: &str, family: Family) -> anyhow::Result<Server> {
             ));
         }
     };
-    let found: Vec<SocketAddr> = found.collect();
     if found.iter().any(|address| address.port() == 0) {
         return usage(format!("cannot load `{text}`: nothing listens on port 0; name the server's port"));
     }

@@ -80,8 +80,11 @@ impl<'a> Reader<'a> {
             match key.name {
                 "listen" => {
                     let text = self.string(value, "listen")?;
-                    let wrong =
-                        || self.fault(value, format!("`{text}` is not an address to listen on; write 127.0.0.1:9100"));
+                    let remedy = match text.contains('%') {
+                        true => "write the interface's number (`ip link`), as in [fe80::1%2]:9100",
+                        false => "write 127.0.0.1:9100",
+                    };
+                    let wrong = || self.fault(value, format!("`{text}` is not an address to listen on; {remedy}"));
                     listen = Some(text.parse().map_err(|_| wrong())?);
                 }
                 _ => return Err(key.unknown("`listen`")),
@@ -394,5 +397,7 @@ send_timeout = "10s"
         }
         let fault = read("[admin]\nlisten = \"9100\"\n").expect_err("no address").to_string();
         assert!(fault.contains("line 2, column 10: `9100` is not an address"), "{fault}");
+        let fault = read("[admin]\nlisten = \"[fe80::1%eth0]:9100\"\n").expect_err("a name").to_string();
+        assert!(fault.contains("write the interface's number"), "{fault}");
     }
 }
