@@ -27,7 +27,11 @@ class ScratchFolder:
         while True:
             self.path = tempfile.mkdtemp(prefix=PREFIX)
             """Where it is."""
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                # Another found it before it was open.
+                continue
             # Where a file system has no locks, none can be taken to remove a folder either.
             with contextlib.suppress(OSError):
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
