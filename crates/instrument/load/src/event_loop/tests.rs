@@ -12,6 +12,7 @@ use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
 use crate::config::{Config, Pace, StopCondition};
+use crate::control::Gauge;
 use crate::echo::Echo;
 use crate::ledger::Books;
 use crate::shared::tests::{echo, shared};
@@ -26,12 +27,12 @@ fn a_million_connections_have_slots_well_under_200_bytes() {
 
 /// Sockets that are connected at once and take every byte, and at which nothing ever arrives.
 #[derive(Default)]
-struct Silent {
+struct Silent<const DEFERS: bool = false> {
     sent: usize,
 }
 
-impl Sockets for Silent {
-    const DEFERS: bool = false;
+impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
+    const DEFERS: bool = DEFERS;
     const SLEEPS: bool = false;
 
     type Socket = ();
@@ -40,7 +41,7 @@ impl Sockets for Silent {
         descriptors
     }
 
-    fn new(_connections: usize, _wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Silent> {
+    fn new(_connections: usize, _wake: BorrowedFd<'_>, _stamped: bool) -> io::Result<Silent<DEFERS>> {
         Ok(Silent::default())
     }
 
@@ -95,9 +96,16 @@ impl Sockets for Silent {
 /// An open loop whose requests are due a nanosecond after one another from the run's origin on, so
 /// that there are always some; with its connections up, and the gate open.
 fn open_loop(change: impl FnOnce(&mut Config)) -> EventLoop<Echo, Silent> {
+    open_loop_of(1, change)
+}
+
+/// One of so many event loops.
+fn open_loop_of<const DEFERS: bool>(loops: usize, change: impl FnOnce(&mut Config)) -> EventLoop<Echo, Silent<DEFERS>> {
     let mut config = config(Pace::Open { rate: Rate::constant(1e9), spacing: Spacing::Fixed });
     change(&mut config);
-    let mut event_loop = EventLoop::new(Arc::new(shared(config, echo())), 0, 0, Silent::default());
+    let mut shared = shared(config, echo());
+    shared.control.gauges.resize_with(loops, Gauge::default);
+    let mut event_loop = EventLoop::new(Arc::new(shared), 0, 0, Silent::default());
     event_loop.open_connections();
     for key in event_loop.slab.keys().collect::<Vec<_>>() {
         event_loop.connected(key);
@@ -157,4 +165,30 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
     assert!(event_loop.slab.is_empty(), "every connection has had its requests");
     let requests = books(event_loop).window.requests;
     assert_eq!((requests.scheduled, requests.timed_out), (3 * 10, 3 * 10));
+}
+
+#[test]
+fn a_request_is_sent_when_it_is_submitted_and_not_when_it_is_queued() {
+    let mut event_loop: EventLoop<Echo, Silent<true>> = open_loop_of(1, |_| ());
+    event_loop.dispatch(1);
+    let queued = event_loop.now();
+    let submitted = std::iter::from_fn(|| Some(event_loop.now())).find(|now| *now > queued).expect("time passes");
+    event_loop.note_submitted();
+    let busy = event_loop.slab.keys().filter_map(|key| event_loop.slab.get(key)).find(|one| one.state == State::Busy);
+    assert!(busy.is_some_and(|connection| connection.sent >= submitted), "queued at {queued}");
+}
+
+#[test]
+fn a_wait_for_a_connection_while_another_loop_has_one_free_is_the_generators_own() {
+    for (free, waits) in [(0, true), (1, false)] {
+        let mut event_loop: EventLoop<Echo, Silent> = open_loop_of(2, |_| ());
+        event_loop.shared.control.gauges[1].free.store(free, Ordering::Relaxed);
+        event_loop.shared.control.opens.set(0);
+        event_loop.pass_openings(event_loop.now());
+        // Due long before its connection was up.
+        event_loop.dispatch(1);
+        let window = books(event_loop).window;
+        let (wait, lag) = (window.pool_wait.summary(), window.schedule_lag.summary());
+        assert_eq!((wait.count, wait.max > 0.0, lag.max > 0.0), (1, waits, true), "{wait:?} {lag:?}");
+    }
 }
