@@ -219,7 +219,7 @@ def _of_points() -> list[Section]:
             title="[search]",
             about=(
                 "In place of a list of loads: the highest load that meets the [limits]. "
-                "See [How much does it carry?](capacity.md)."
+                "See [the capacity of a server](capacity.md)."
             ),
             keys=SEARCH,
         ),
