@@ -128,9 +128,9 @@ class Ranking:
     comparison: FigureComparison
     """What was asked."""
     places: Sequence[RankedContender]
-    """Those that could be compared, the best estimate first."""
+    """Contenders that could be compared, the best estimate first."""
     unranked: Mapping[str, str]
-    """Those that could not, and why."""
+    """Contenders that could not be compared, and why."""
     pairs: Mapping[tuple[str, str], Pair] = field(default_factory=dict)
     """Every ordered pair of those compared."""
 
@@ -215,7 +215,9 @@ def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
 
 
 def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | None:
-    """The contender whose missing blocks leave most pairs too short, where one stands out."""
+    """The contender whose missing blocks leave most pairs too short, if one has more than
+    others.
+    """
 
     def short(name: str) -> int:
         mine = comparison.contenders[name].keys()
@@ -313,7 +315,7 @@ def _ranking(
     pairs = dict(found)
     pairs |= {(other, one): pair.reversed() for (one, other), pair in found}
     places = [_place(name, [pairs[name, other] for other in names if other != name]) for name in names]
-    # Equal estimates: two that no other is better than. The one with less to lose stands first.
+    # Equal estimates: two that no other is better than. The one with less to lose comes first.
     places.sort(key=lambda place: (place.ratio, place.at_most))
     return Ranking(comparison=comparison, places=places, unranked=unranked, pairs=pairs)
 

@@ -1,10 +1,10 @@
 """The highest load that meets its limits, searched for and then confirmed. Pure: the measurement is
 an argument.
 
-1. A gentle trial at the lowest load. Then the load rises, to at most four times what was last
-   carried, until one fails. Bisection on a logarithmic scale follows.
-2. Trials are made longer until one of them tells loads apart that differ by the width asked for. In
-   a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
+1. A gentle trial at the lowest load. Then the load rises, to at most four times the last load that
+   passed, until one fails. Bisection on a logarithmic scale follows.
+2. Trials are made longer until one of them can distinguish loads that differ by the width asked
+   for. In a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
 3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and a longer one
    that shows whether the load lasts. Else the answer goes down, and eight new ones are made.
 """
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 RISE = 4.0
-"""No load is tried beyond this many times the highest that was carried."""
+"""No load is tried beyond this many times the highest that passed."""
 CONFIRMATIONS = 8
 FAILURES_TOLERATED = 1
-"""Of the confirming trials; each stands for a moment that is not the server's doing."""
+"""Of the confirming trials; each allows for a moment that is not the server's doing."""
 STEP = 0.25
 """How far the answer first goes down where it is not confirmed, in widths; then twice as far each
 time."""
@@ -33,13 +33,13 @@ LENGTHEN = 4.0
 LENGTHEN_LEAST = 1.5
 """Less is not worth a new search."""
 LENGTHEN_BLINDLY = 2.0
-"""Where the readings do not tell how long trials have to be."""
+"""Where the readings do not show how long trials have to be."""
 SHORTER = 16.0
 """Trials at most this many times shorter say something of the present ones."""
 NEAR = 1.0
 """Readings within this distance of the limit, in logarithms, lie on a line."""
 READINGS = 6
-"""Fewer readings near the limit tell no noise."""
+"""Fewer readings near the limit show no noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,8 +47,8 @@ class Reading:
     """What one trial says."""
 
     met: bool | None
-    """Whether every limit was met; None where they were, but the trial is too short to tell whether
-    the load lasts, or does not tell the figure of one of them."""
+    """Whether every limit was met; None where they were, but the trial is too short to show whether
+    the load lasts, or lacks the figure of one of them."""
     excess: float | None = None
     """The logarithm of the figure that is nearest to its limit, or the furthest beyond, over the
     limit."""
@@ -67,7 +67,7 @@ class Goal:
     """What is searched for, where, and how finely."""
 
     lowest: int
-    """The floor: a load every server should carry."""
+    """The floor: a load that every server should complete."""
     highest: int
     """The highest load that is tried."""
     width: float
@@ -253,7 +253,9 @@ class Search:
         return met > missed
 
     def _noise(self) -> float | None:
-        """How far apart loads are that one trial of the present length cannot tell apart."""
+        """The largest difference of loads that one trial of the present length cannot
+        distinguish.
+        """
         return load_noise([each for each in self._readings if each[1] * SHORTER >= self._length_s], self._length_s)
 
     def _longer_s(self) -> float | None:
@@ -346,8 +348,8 @@ def search(measure: Measure, goal: Goal) -> Bounds:
 
 
 def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None:
-    """The standard deviation of one trial of this length as a part of the load; None where too few
-    readings tell.
+    """The standard deviation of one trial of this length as a part of the load; None where there
+    are too few readings.
 
     A line through the excess over the logarithm of the load says how far the excess moves with the
     load; the residuals say how far it moves without. A trial weighs as much as it is long, as the

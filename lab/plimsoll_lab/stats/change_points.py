@@ -16,7 +16,7 @@ import numpy as np
 SIGNIFICANCE = 0.01
 """Of a series without a change, at most this part shows one at its first split."""
 PERMUTATIONS = 1999
-"""Enough to tell 0.01 from 0.02; with the series itself, two thousand."""
+"""Enough to distinguish 0.01 from 0.02; with the series itself, two thousand."""
 LEAST_VALUES = 10
 """Below this, no split of a series can be rare enough: ten values have 252 halves, nine 126."""
 LEAST_PART = 2

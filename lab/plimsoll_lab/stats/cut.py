@@ -4,9 +4,9 @@ Time is cut out, and not requests: a span begins a fixed lead before a moment, a
 backlog is back at its usual level. A request is cut by its intended start, whatever became of it,
 so that slow ones are not chosen. The cut time leaves the rate's denominator too.
 
-Of the m requests that were due in the cut time nobody knows how long they would have taken. So a
-percentile q of all N lies between the kept order statistics at ranks qN - m and qN. A kept request
-that was still in flight in a moment was delayed at most: it may have been faster.
+How long the m requests that were due in the cut time would have taken is unknown. So a percentile q
+of all N lies between the kept order statistics at ranks qN - m and qN. A kept request that was
+still in flight in a moment was delayed at most: it may have been faster.
 """
 
 from __future__ import annotations
@@ -159,9 +159,9 @@ class Shift:
 def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> Shift | None:
     """Leave out the slowest requests; None where none is left.
 
-    `buckets` are response times, in order, each with the number of requests that took it. So many
-    requests were slower than they would have been, and nobody knows which: a percentile q of all N
-    was between ranks qN - m and qN.
+    `buckets` are response times, in order, each with the number of requests that took it.
+    `left_out` requests were slower than they would have been, and it is unknown which: a percentile
+    q of all N was between ranks qN - m and qN.
     """
     total = sum(count for _, count in buckets)
     kept = total - left_out

@@ -26,8 +26,7 @@ POWER = 0.9
 """How often no loss passes, and a loss of twice the tolerance is found, by the number of blocks
 chosen."""
 MOST_BLOCKS = 200
-"""Beyond this many blocks a gate takes longer than anybody waits: the noise has to come down
-instead."""
+"""Beyond this many blocks a gate takes too long: the noise has to come down instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,7 +105,7 @@ def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | Non
 
 def _worse(comparison: BaselineComparison) -> tuple[Array, Array, Array]:
     """The log ratio by which the contender is worse in each shared block: an estimate, the least
-    and the most that it may be. A lower bound stands for itself in the estimate.
+    and the most that it may be. Of a lower bound the bound is the estimate.
     """
     blocks = sorted(comparison.baseline.keys() & comparison.values.keys())
     old = np.log([_ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
@@ -174,7 +173,7 @@ def _bound(comparison: BaselineComparison, logs: Array, p: float) -> float | Non
 
 
 def _part(log: float, comparison: BaselineComparison) -> float:
-    """A log ratio as a part of the baseline's figure: of a rate what is missing, of a cost what is
-    added.
+    """A log ratio as a part of the baseline's figure: the loss of a rate, the increase of a
+    cost.
     """
     return -math.expm1(-log) if comparison.better == "higher" else math.expm1(log)

@@ -1,10 +1,10 @@
-"""Stored runs of A against stored runs of B: is B worse, beyond what runs differ by themselves?
+"""Stored runs of A against stored runs of B: is B worse, by more than runs of one side differ?
 Pure.
 
-The unit is a run. Trials of one run share what the machine was like that day, so that any number of
-them says nothing of how runs differ (Kalibera and Jones 2013). Estimate, interval and test share
-one statistic: the difference between the mean logarithms of the runs' medians. Runs of different
-days may have different spreads (Welch 1947).
+The unit is a run. Trials of one run share the state of the machine on that day, so that any number
+of them says nothing about how runs differ (Kalibera and Jones 2013). Estimate, interval and test
+share one statistic: the difference between the mean logarithms of the runs' medians. Runs of
+different days may have different spreads (Welch 1947).
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ class Verdict:
     at: Mapping[str, object]
     """The setting of the other axes."""
     contenders: Sequence[str]
-    """Those that were compared, the best estimate first."""
+    """Contenders that were compared, the best estimate first."""
     best: Sequence[str]
-    """Those that cannot be distinguished from the best."""
+    """Contenders that cannot be distinguished from the best."""
     best_within: float | None
     """How many times worse than the best any of these may be; None where nothing bounds it."""
     others: Sequence[RankedContender]
