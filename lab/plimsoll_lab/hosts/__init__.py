@@ -1,3 +1,3 @@
-"""Where processes run: an agent starts, meters, samples and stops them, and answers in messages. It
-knows no trial.
+"""Where processes run: an agent starts, meters, samples and stops them, and answers in messages.
+Trials are not its business.
 """

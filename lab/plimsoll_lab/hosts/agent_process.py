@@ -1,10 +1,10 @@
 """An agent as a process of its own: it reads messages from its standard input, and answers on its
 standard output.
 
-On another machine an agent needs a process of one thread, which whoever carries the messages is
-not. It answers in the order it is asked, but for one `Await`, which may be open meanwhile: so a
-single question tells of news as it comes. Where its input ends, it ends everything it has started.
-So does a process's own deadline, without a word from anywhere: the machine may be cut off.
+On another machine an agent needs a process of one thread, as it forks; the actor that passes the
+messages on has several. It answers in the order of the messages, except that one `Await` may stay
+open meanwhile and be answered as soon as a process prints or ends. When its input ends, it ends
+everything it has started. So does a process's own deadline, as the machine may be cut off.
 
 A frame is the length of what follows in eight bytes, and pickled data: `(number, message)` in,
 `(number, answer, error)` out. Both ends are the same build of the lab.
@@ -81,7 +81,7 @@ class Server:
                 self._close()
 
     def _sleep(self) -> set[int]:
-        """Until there is a message, news of an awaited process, or a deadline; what is ready."""
+        """Wait for a message, an awaited process or a deadline; returns what is ready."""
         ends = [time.monotonic() + LONGEST_SLEEP_S]
         watched = [self._read]
         if (overdue_at := self._agent.next_deadline()) is not None:
@@ -126,7 +126,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # Not SIG_IGN, which what it starts would inherit (execve(2)).
         signal.signal(number, lambda *_: None)
-    # What is printed by mistake must not be taken for a frame.
+    # Text that is printed by mistake must not be taken for a frame.
     write = os.dup(1)
     os.dup2(2, 1)
     with Agent() as agent:

@@ -1,4 +1,4 @@
-"""Finds the binary `plimsoll`, which the lab knows only as a process."""
+"""Finds the binary `plimsoll`, which the lab uses only as a process."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 Of a question sent at a, answered there at b and received at c, all by the clock of their machine,
 the offset is b - (a + c) / 2, and wrong by (c - a) / 2 at most: the answer was made somewhere
-between. So the shortest exchange tells most.
+between. So the shortest exchange is the most exact.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Offset:
     """A clock, against this machine's."""
 
     offset_s: float
-    """What is to be added to this machine's time for that machine's."""
+    """Add it to this machine's time to get that machine's."""
     error_s: float
     """How far the true offset may be from that, in either direction."""
 

@@ -1,9 +1,9 @@
 """Ends what a lab has started, after the lab itself has ended.
 
 Each agent starts one guard, which reads lines from it. When the agent ends, in whatever way, the
-pipe closes, and the guard kills every process group and control group it was told of, and every
-process that has a mark it was told of in its environment: a server that became a daemon has left
-its process group (setsid(2)). PR_SET_PDEATHSIG alone would not do: it reaches the direct child, not
+pipe closes, and the guard kills every process group and control group that it was given, and every
+process with a given mark in its environment: a server that became a daemon has left its process
+group (setsid(2)). PR_SET_PDEATHSIG alone would not do: it reaches the direct child, not
 what a foreign server has forked.
 
 It runs as a script of its own, without the rest of the lab: `python -I -S guard.py`.

@@ -85,7 +85,7 @@ class HostProcess:
 
     def __init__(self, connection: Connection, number: int, meter_source: str | None) -> None:
         self.connection = connection
-        """To the agent that knows it."""
+        """To its agent."""
         self.number = number
         """Its number there."""
         self.meter_source = meter_source
@@ -128,7 +128,7 @@ class HostProcess:
         return self.connection.ask(ListProcesses(process=self.number))
 
     def take_report(self, report: Report) -> None:
-        """Keep what the agent has told of it."""
+        """Keep what the agent has reported of it."""
         self._lines += report.lines
         self._stderr = report.stderr_tail
         self._code = report.exit_code
@@ -173,7 +173,7 @@ class Host:
         self.records: str | None = None
         """The folder there for the files of the trial; None where that is the lab's own."""
         self.clock_offset_s = 0.0
-        """What is to be added to the lab's time for the time there."""
+        """Add it to the lab's time to get the time there."""
         self.deadline_s: float | None = None
         """How long a process may run there before its agent ends it."""
 
@@ -195,7 +195,7 @@ class Host:
         try:
             yield HostProcess(self.connection, started.process, started.meter_source)
         finally:
-            # A lost host ends it by itself: by its deadline, or with its agent.
+            # A lost host ends it without being asked: at its deadline, or with its agent.
             with contextlib.suppress(HostLost):
                 self.connection.ask(Discard(process=started.process))
 
@@ -241,7 +241,7 @@ class Host:
         return self.connection.ask(message)
 
     def goodput(self, there: Host, *, round_trip_s: float, rate_bits_per_s: float | None, lossy: bool = False) -> float:
-        """Payload bits a second that arrive there while more is sent than the path carries; see
+        """Payload bits a second that arrive there while more is sent than the path's rate; see
         `MeasureGoodput`.
         """
         message = MeasureGoodput(
@@ -283,7 +283,7 @@ def wait_for_any(processes: Sequence[Process], timeout_s: float) -> None:
 
 
 def _watch_all(groups: Iterable[Sequence[HostProcess]], timeout_s: float) -> bool:
-    """Wait for news from other machines; whether all of these agents can tell any."""
+    """Wait for reports from other machines; whether all of these agents can send any."""
     far = [(group[0].connection, tuple(group)) for group in groups]
     watching = [connection for connection, _ in far if isinstance(connection, NotifyingConnection)]
     if len(watching) < len(far):

@@ -69,10 +69,10 @@ class Start(Message["Started"]):
     metered: bool
     """Whether its cost will be asked for."""
     deadline_s: float | None = None
-    """After this many seconds an agent with a process of its own ends it, without a word from
-    anywhere; None for never."""
+    """After this many seconds an agent with a process of its own ends it without being asked; None
+    for never."""
     takes_lines: bool = False
-    """Whether it will be told lines on its standard input, which is empty otherwise."""
+    """Whether it gets lines on its standard input, which is empty otherwise."""
     cpus: tuple[int, ...] = ()
     """The CPUs that it keeps to, with all that it starts; none for all of them."""
 
@@ -204,8 +204,7 @@ class HostSample:
     """What the samplers read on a machine, at one moment."""
 
     machine: Mapping[str, float | int | None]
-    """CPU time, memory, open files and pressure of the machine, by name; the name carries the
-    unit."""
+    """CPU time, memory, open files and pressure of the machine, by name; the name has the unit."""
     states: Mapping[int, Mapping[str, int]]
     """Connections by state, of each place."""
     costs: Mapping[int, Usage]
@@ -225,9 +224,7 @@ class HostSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FindFreePort(Message[int]):
-    """Asks for a TCP port of a place's first address that nobody listens on; answered by its
-    number.
-    """
+    """Asks for a TCP port of a place's first address without a listener; answered by its number."""
 
     place: int
     """Where."""
@@ -261,7 +258,7 @@ class MeasureRoundTrips(Message[tuple[float, ...]]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureGoodput(Message[float]):
-    """Sends more than a path carries; answered by the payload bits a second that arrive."""
+    """Sends more than a path's rate; answered by the payload bits a second that arrive."""
 
     source: int
     """The place that sends."""

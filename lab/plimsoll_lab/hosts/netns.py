@@ -6,8 +6,7 @@ guard outlives the lab. The emulator has a namespace of its own, so that the dev
 never meet.
 
 ip(8) does here what pyroute2 could: nsenter(1) is the prefix of every command in a namespace
-anyway, as it keeps the process id, and what ip(8) says of a refusal is what a person can try by
-hand.
+anyway, as it keeps the process id, and a person can repeat a command that ip(8) refused.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Network:
         self.emulator = emulator
         """`plimsoll link`, whose lines state when it was late."""
         self.ready = ready
-        """The emulator's ready line: its backend, and whether its links carry large segments
+        """The emulator's ready line: its backend, and whether its links keep large segments
         whole."""
         self.latest: Json | None = None
         """The counts it printed last."""

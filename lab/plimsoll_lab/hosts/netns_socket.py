@@ -19,9 +19,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def socket_inside(namespace: Path, family: int, kind: int, protocol: int = 0) -> socket.socket:
-    """A socket of the network namespace that a file of /proc/PID/ns stands for. Needs CAP_SYS_ADMIN
-    over it.
-    """
+    """A socket of the network namespace of a file of /proc/PID/ns. Needs CAP_SYS_ADMIN over it."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         there = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)

@@ -31,7 +31,7 @@ def own_addresses(address: str) -> OwnAddresses:
     """
     interface = next((name for _, name in socket.if_nameindex() if _address_of(name) == address), "")
     if not interface:
-        # A second address of an interface is not told by this call.
+        # This call does not return an interface's second address.
         interface = next((name for _, name in socket.if_nameindex() if address in _all_of(name)), "")
     others = [each for each in _all_of(interface) if each != address] if interface else []
     return OwnAddresses(addresses=(address, *others), interface=interface)

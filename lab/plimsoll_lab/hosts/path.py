@@ -156,7 +156,7 @@ def _arrived(there: PathEnd) -> int:
 
 
 def tcp_goodput(here: PathEnd, there: PathEnd, round_trip_s: float) -> float:
-    """Payload bits a second that several connections carry together."""
+    """Payload bits a second of several connections together."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(there.socket(socket.AF_INET, socket.SOCK_STREAM))
         listener.bind((there.addresses[0], 0))

@@ -14,8 +14,8 @@ from pathlib import Path
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x1000_0000, 0x4000_0000
-"""sched.h. The lab moves to a network of its own too: out of one that the user namespace does not
-own, a thread that visits a host could not come back."""
+"""sched.h. The lab moves to a network namespace of its own too: a thread that enters a host's could
+not return to one that the user namespace does not own."""
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 """linux/capability.h."""
 TUN = Path("/dev/net/tun")

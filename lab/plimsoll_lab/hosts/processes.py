@@ -1,6 +1,6 @@
 """Processes of this machine: each in a session and, where possible, in a control group of its own.
 
-Only an agent knows these: pids, pipes and descriptors never leave it.
+They are an agent's alone: pids, pipes and descriptors never leave it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ STDOUT_KEPT = 64 * 2**20
 """Bytes of a process's stdout that are kept until they are taken, from its end: a hundred times a
 summary with its histograms."""
 READ_MOST = 4 * 2**20
-"""Bytes of a pipe that are read at once: four times what a pipe holds at most (pipe(7)). So all is
-read of a process that has ended, and one that prints without end holds up nobody."""
+"""Bytes of a pipe that are read at once: four times what a pipe holds at most (pipe(7)). So all
+output of an ended process is read, and a process that prints without end delays no other."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that forked it ends."""
 
@@ -312,8 +312,8 @@ def _keeping_to(cpus: tuple[int, ...], role: str) -> Iterator[None]:
 
 
 def available_cpus(cpus: Iterable[int]) -> set[int]:
-    """Which of these CPUs this machine gives: sched_setaffinity(2) leaves out, without a word,
-    those that there are not.
+    """Which of these CPUs this machine has: sched_setaffinity(2) leaves out missing ones without an
+    error.
     """
     before = os.sched_getaffinity(0)
     try:

@@ -1,7 +1,7 @@
 """The hosts of a Ray cluster: joining it, giving its nodes the names of a suite, and replacing
 those that are lost.
 
-Ray is imported only here and where it is used: whoever measures on one machine does not need it.
+Ray is imported only here and where it is used: runs on one machine do not need it.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class RayCluster:
             taken = {placed.node.number for placed in self._placed.values()}
             chosen = choose(missing, self._nodes(), taken | self._gone)
             if not chosen:
-                # Of a node that Ray has not missed yet nobody knows whether it is back.
+                # Ray may not have noticed yet that this node is lost.
                 self._gone.clear()
             begun = {name: self._begin(name, node) for name, node in chosen.items()}
             for name, node in chosen.items():
@@ -234,7 +234,7 @@ class RayCluster:
         return [_node(each, self._own_node) for each in self._ray.nodes() if each["Alive"]]
 
     def _refuse_open_cluster(self) -> None:
-        """Whoever reaches a cluster without tokens runs programs on all of its machines."""
+        """Anyone who reaches a cluster without tokens can run programs on all of its machines."""
         refused = self._probe({name: os.environ[name] for name in TOKENS if name in os.environ})
         if refused is not None and _is_about_tokens(refused):
             raise LabError(
@@ -259,7 +259,7 @@ class RayCluster:
             )
 
     def _probe(self, tokens: Mapping[str, str]) -> str | None:
-        """Why the cluster does not tell of its nodes; None where it does."""
+        """Why the cluster does not list its nodes; None where it does."""
         rest = {name: value for name, value in os.environ.items() if name not in TOKENS}
         try:
             done = subprocess.run(

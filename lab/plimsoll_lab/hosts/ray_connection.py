@@ -1,9 +1,9 @@
 """A connection to an agent through an actor of Ray, and the watch for hosts that have gone.
 
-Ray tells of an actor's death at once and of a node's in seconds, but of a cut link only after
-minutes unless a cluster is configured otherwise. So a host that has been silent for two seconds is
-asked for a sign, and is lost where it gives none within five more: within ten seconds, whatever the
-cluster's configuration.
+Ray reports an actor's end at once and a node's in seconds, but a cut link only after minutes unless
+a cluster is configured otherwise. So a host that has been silent for two seconds is asked for an
+answer, and is lost if none comes within five more: within ten seconds, whatever the cluster's
+configuration.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ s."""
 LOOK_S = 0.5
 """Seconds between two looks for an answer meanwhile."""
 WATCH_S = 600.0
-"""How long an agent is left to wait for news by itself."""
+"""How long one `Await` of an agent lasts at most."""
 ANSWER_S = 120.0
-"""Against hanging: how long an agent that gives signs may take for what it was not told a time."""
+"""Against hanging: how long an agent that still answers may take for a message without a
+time-out."""
 
 
 class RayConnection:
@@ -66,7 +67,7 @@ class RayConnection:
         least_s = message.grace_s if isinstance(message, Stop) else least_s
         asked = self._actor.ask.remote(message)
         if self._open is not None and not isinstance(message, CHANGE_NOTHING):
-            # The agent answers the open question first: what it tells comes before this answer.
+            # The agent answers the open `Await` first, so its reports come before this answer.
             self._collect()
         reply: tuple[AnswerT, LabError | None] = self._result(asked, least_s + ANSWER_S)
         answer, error = reply

@@ -1,8 +1,8 @@
 """Folders in the temporary folder, none of which outlives its owner for long.
 
 The owner holds a lock on its folder (flock(2)), which the kernel releases when the owner ends, in
-whatever way, and whatever ended with it. Whoever makes the next folder on the machine removes those
-that nobody holds.
+whatever way, and whatever ended with it. Making the next folder on the machine removes folders that
+are not locked.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ FILES = {
 
 
 def read_environment(metering: str) -> dict[str, object]:
-    """The environment of a run; what the machine does not tell is left out."""
+    """The environment of a run, without what cannot be read."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found: dict[str, object] = {
         "system": f"{platform.system()} {platform.release()}",

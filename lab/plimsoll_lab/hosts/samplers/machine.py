@@ -21,7 +21,7 @@ _KCMP, _KCMP_FILES = {"x86_64": 312}.get(platform.machine(), 272), 2
 """kcmp(2), which the C library does not wrap: its number there and in asm-generic/unistd.h, and the
 question."""
 DESCRIPTORS_PROCESSES = 64
-"""A server's children are much alike: of thousands, this many stand for all, and take half a
+"""A server's children are much alike: of thousands, this many represent all, and take half a
 millisecond."""
 
 
@@ -35,8 +35,8 @@ class MachineUsage:
     """Those of them that the kernel's threads for packets that arrive used (ksoftirqd/N): they
     belong to no program. 0 where a container does not see them."""
     throttled_s: float | None
-    """Seconds for which a CPU quota held threads of this container back; None where nothing
-    tells."""
+    """Seconds for which a CPU quota held threads of this container back; None where that cannot be
+    read."""
     steal_s: float
     """CPU seconds the hypervisor gave to other guests while this machine wanted to run."""
 
@@ -139,12 +139,12 @@ def _table_size(folder: Path) -> int:
 
 
 def _table_owners(pid: int) -> list[int]:
-    """One thread for each descriptor table of a process; one alone where the kernel does not tell
-    tables apart.
+    """One thread for each descriptor table of a process; one alone where the kernel cannot compare
+    tables (kcmp(2)).
     """
     owners = [pid]
     for thread in map(int, os.listdir(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone will do
-        # Zero says that both have the same table, and what is negative that it cannot be told.
+        # Zero says that both have the same table, a negative number that it is unknown.
         if all(_LIBC.syscall(_KCMP, thread, owner, _KCMP_FILES, 0, 0) > 0 for owner in owners):
             owners.append(thread)
     return owners

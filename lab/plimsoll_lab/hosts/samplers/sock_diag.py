@@ -32,7 +32,7 @@ RTT_AT, RTTVAR_AT, TOTAL_RETRANS_AT, DELIVERY_RATE_AT = 68, 72, 100, 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TcpInfo:
-    """What one end of a connection knows of it."""
+    """The state of one end of a connection."""
 
     rtt_us: int
     """Smoothed round-trip time (RFC 6298)."""
@@ -60,7 +60,7 @@ def sample_connections(diag: socket.socket, family: socket.AddressFamily, port: 
     header = HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
     diag.send(header + body)
     found = read_dump(diag.recv(PIECE_BYTES))
-    # The first piece was filled before anybody said how much would be taken, so it holds few; the
+    # The first piece was filled before the size of a read was known, so it holds few; the
     # second waits already.
     diag.settimeout(0)
     with contextlib.suppress(BlockingIOError):

@@ -12,10 +12,9 @@ FIELDS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}
 
 def read_throttled_s(own: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Seconds for which threads were held back by a CPU quota since boot; None where no control
-    group tells.
+    group counts them.
 
-    A quota may stand at any level above, and each counts for itself: the one that held back longest
-    is the one felt.
+    There may be a quota at each level above, and each counts for itself: the longest time counts.
     """
     found = [seconds for folder in _folders(own, mounts) if (seconds := _throttled_s(folder / "cpu.stat")) is not None]
     return max(found, default=None)
