@@ -26,7 +26,7 @@ Value = str | int | list[str] | list[int] | list[str | int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CapacityQuestion:
-    """How much load a server carries within limits."""
+    """The highest load that a server completes within limits."""
 
     text: str
     """The suite."""

@@ -1,4 +1,4 @@
-"""`plimsoll lab compare`: tells whether one run is worse than another."""
+"""`plimsoll lab compare`: whether one run is worse than another."""
 
 from __future__ import annotations
 

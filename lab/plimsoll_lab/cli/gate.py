@@ -1,5 +1,5 @@
-"""`plimsoll lab gate`: measures a baseline and a new build in one run, and tells whether the new
-one is worse.
+"""`plimsoll lab gate`: measures a baseline and a new build in one run, and says whether the new
+build is worse.
 """
 
 from __future__ import annotations

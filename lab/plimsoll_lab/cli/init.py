@@ -72,7 +72,7 @@ RUNNING = """\
 address  = {address}
 """
 _ADDRESS = re.compile(r"[^\s/{}]+:\d{1,5}")
-"""HOST:PORT, where a command could stand too."""
+"""HOST:PORT, where a command is possible too."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -257,7 +257,7 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
 
 
 def _links(points: tuple[Point, ...]) -> Iterator[Finding]:
-    """What the kernel must have for links that it carries itself."""
+    """What the kernel must have for the backend `kernel`."""
     by_kernel = [point.network for point in points if point.network is not None and point.network.backend == "kernel"]
     if by_kernel:
         if _succeeds([*_in_namespace(), "ip", "link", "add", "name", "b0", "type", "bridge"]):
@@ -277,14 +277,14 @@ def _links(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _has_qdisc(kind: str) -> bool:
-    """Whether the kernel knows a queueing discipline: tried on the loopback device of a namespace
-    of its own.
+    """Whether the kernel has a queueing discipline: tried on the loopback device of a namespace of
+    its own.
     """
     return _succeeds([*_in_namespace(), "tc", "qdisc", "add", "dev", "lo", "root", kind])
 
 
 def _in_namespace() -> list[str]:
-    """What runs a command in a network namespace of its own."""
+    """The prefix that runs a command in a network namespace of its own."""
     whose = [] if may_make_networks() else ["--user", "--map-root-user"]
     return ["unshare", *whose, "--net", "--"]
 

@@ -98,7 +98,7 @@ class Progress:
 
 
 class SearchProgress:
-    """Hears every event of a search: a line a trial."""
+    """Takes every event of a search: a line a trial."""
 
     def __init__(self, search: SearchSettings, *, quiet: bool) -> None:
         self._over, self._quiet = search.over, quiet

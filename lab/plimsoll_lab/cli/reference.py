@@ -1,5 +1,5 @@
 """The book's page of every command and flag (docs/commands.md), made of the programs' own help, and
-the laboratory's commands as the binary's completions and man pages know them.
+the laboratory's commands for the binary's completions and man pages.
 
 `make reference` writes both anew.
 """
@@ -65,7 +65,7 @@ def known_commands() -> str:
 
 
 OWN = ("help", "version")
-"""What the binary's commands have by themselves."""
+"""Flags that clap adds to every command of the binary."""
 
 
 def _argument(action: argparse.Action) -> dict[str, object]:

@@ -94,9 +94,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, Value]:
 
 
 def _refuse_other_hosts(plan: Plan, hosts: str) -> None:
-    """`local` and `netns` are what the suite itself says, by its [network]; whoever writes them
-    expects that.
-    """
+    """Refuse `local` or `netns` where the suite's [network] says the other."""
     networks = any(point.network is not None for point in plan.points)
     if hosts == "local" and networks:
         raise SuiteError(f"{plan.suite.source}: --hosts local: the suite has a [network]; remove it from the suite")

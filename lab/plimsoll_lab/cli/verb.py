@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def no_arguments(_: argparse.ArgumentParser) -> None:
-    """Add nothing: the arguments of a verb that has none of its own."""
+    """Add nothing: for a verb without arguments of its own."""
 
 
 def add_out(parser: argparse.ArgumentParser, about: str) -> None:

@@ -1,3 +1,3 @@
-"""Which trials, in what order, again or not: runs, searches, plans. It alone knows `trial`, and it
-prints nothing.
+"""Which trials, in what order, again or not: runs, searches, plans. It alone imports `trial`, and
+it prints nothing.
 """

@@ -1,5 +1,5 @@
-"""Asks the binary whether it would refuse a plan's settings, before the first trial: only it knows
-all its rules.
+"""Asks the binary whether it would refuse a plan's settings, before the first trial: its rules are
+only in the binary.
 
 A generator is started against a port where nothing listens, a server on a free port; each is ended
 at its first event.
@@ -19,7 +19,7 @@ from plimsoll_lab.suite.spec import Plan
 USAGE = 2
 """The exit code by which the binary refuses its arguments."""
 CLOSED = "127.0.0.1:1"
-"""tcpmux (RFC 1078), which nobody runs: a connection is refused at once."""
+"""tcpmux (RFC 1078), which is out of use: a connection is refused at once."""
 PATIENCE_S = 5.0
 """A generator or server says its first word within milliseconds; longer than this is no refusal."""
 

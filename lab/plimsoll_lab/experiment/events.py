@@ -3,8 +3,8 @@ folder.
 
 `events.jsonl` in the run's folder has an event a line, each with `event` and `unix_s`: `run` (it
 begins or goes on), `trial_started`, `second` and `cost` (of the trial under way), `trial` (it is on
-disk) and `end`. The file is for watching: records and figures stand in `trials/`, and a run that
-has lost it loses nothing.
+disk) and `end`. The file is for watching: records and figures are in `trials/`, and a run without
+it is complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Events:
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:
-        # A full disk is met, and told, where the trial's record is written: watching needs no file.
+        # A full disk is reported where the trial's record is written: watching needs no file.
         with contextlib.suppress(OSError):
             self._file = self._path.open("a", encoding="utf-8")
         return self

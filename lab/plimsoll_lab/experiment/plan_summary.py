@@ -1,4 +1,4 @@
-"""What a plan would bring, before anything runs: points, time, and whether it could tell a winner
+"""What a plan would measure, before anything runs: points, time, and whether it could show a winner
 at all.
 """
 

@@ -30,7 +30,7 @@ def commit_of(checkout: Path) -> str:
 
 @contextlib.contextmanager
 def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[Path]:
-    """The folder that stands for `directory` in a checkout of a revision of its repository,
+    """The folder that corresponds to `directory` in a checkout of a revision of its repository,
     built.
     """
     root = Path(_git(["rev-parse", "--show-toplevel"], directory, f"{directory} is in no git repository").strip())

@@ -53,9 +53,7 @@ REPEAT_BUDGET = 0.25
 
 
 def begin(folder: RunFolder, plan: Plan, request: RunRequest, binary: str, metering: str) -> RunRecord:
-    """Write the run's own record, before the first trial. The folder is one that hides the plan's
-    secrets.
-    """
+    """Write the run's own record, before the first trial. The folder hides the plan's secrets."""
     suite, search = plan.suite, plan.suite.search
     figures, judged = figures_of(suite, plan.points), suite.verdict.figures
     record = RunRecord(
@@ -220,7 +218,7 @@ def _note_metering(record: RunRecord, metering: str) -> None:
 
 
 def note_hosts(folder: RunFolder, record: RunRecord, machines: Machines) -> None:
-    """Add what the hosts of a cluster are. One that took the name of a lost one is a further
+    """Add records of the hosts of a cluster. A host that took the name of a lost one is a further
     record.
     """
     if not isinstance(machines, RayCluster):

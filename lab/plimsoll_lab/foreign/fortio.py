@@ -114,7 +114,7 @@ def without_secrets(url: str) -> str:
 
 
 def _failed(found: _Document) -> int | None:
-    """Failed requests; None where an old file of another protocol does not tell."""
+    """Failed requests; None where an old file of another protocol lacks them."""
     if found.errors is not None:
         return found.errors.count
     if found.run_type == "HTTP" and found.codes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 UNITS_US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 PERCENTS = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 LONGEST_NS = 24 * 3_600_000_000_000
-"""A day: HdrHistogram wants to know beforehand."""
+"""A day: HdrHistogram has to be given its highest value."""
 DIGITS = 3
 """Significant digits of the histogram that is kept."""
 ROW = re.compile(r"^\s*([\d.]+)[\s,]+([\d.]+)[\s,]+(\d+)(?:[\s,]+(?:[\d.]+|inf|Infinity))?\s*$", re.MULTILINE)

@@ -232,7 +232,7 @@ class _Line(Foreign):
 
 @dataclass(slots=True)
 class _Points:
-    """What the lines of a file have told so far."""
+    """What was read from the lines of a file so far."""
 
     starts_s: float = math.inf
     times_us: array[float] = field(default_factory=lambda: array("d"))

@@ -53,9 +53,9 @@ class ImportRequest:
     """What a person says about the files."""
 
     options: Options
-    """What they do not tell."""
+    """What the files lack."""
     load: Settings
-    """Settings of the load that they do not tell."""
+    """Settings of the load that the files lack."""
     suite: str | None
     """A name for the run's suite; None: the names of the tools."""
     question: str | None
@@ -140,7 +140,7 @@ def _varies(key: str, loads: Sequence[Settings]) -> bool:
 
 
 def _setting(source: ImportSource, load: Settings, varied: Sequence[str]) -> dict[str, Value]:
-    """What tells a point from the others."""
+    """What distinguishes a point from the others."""
     named: dict[str, Value] = {} if source.name is None else {CONTENDER: source.name}
     return named | {f"load.{key}": load.get(key, NOT_TOLD) for key in varied}
 

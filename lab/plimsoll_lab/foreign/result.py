@@ -1,4 +1,4 @@
-"""What a file of another load generator tells, in our names and units."""
+"""The content of a file of another load generator, in our names and units."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Result:
     version: str = ""
     """Its version, where the file has it."""
     load: Mapping[str, Value] = field(default_factory=dict)
-    """The load that was asked for, as far as the file tells: settings as in a suite's [load]."""
+    """The load that was asked for, as far as the file has it: settings as in a suite's [load]."""
     target: str = ""
     """The address that was loaded, without credentials and query."""
     started_unix_s: float | None = None
@@ -82,7 +82,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What a person says about a file that the file itself does not tell."""
+    """What a person says about a file, as the file itself lacks it."""
 
     unit: str | None = None
     """The unit of HdrHistogram's values: `ns`, `us`, `ms` or `s`."""

@@ -1,4 +1,4 @@
-"""Runs as a person at a prompt wants them. Nothing here changes a run."""
+"""Runs for scripts and notebooks. Nothing here changes a run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ VEGA_LITE = "application/vnd.vegalite.v6+json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """One chart of a run. A notebook shows it by itself: interactive where it knows Vega-Lite, else
-    as a picture.
+    """One chart of a run. A notebook displays it: interactive if it supports Vega-Lite, else as a
+    picture.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Tables:
     """The tables of some runs, in a database of their own in memory.
 
     Relations read the records as they were when this was opened. Times are in seconds, other
-    figures in the unit that their name carries.
+    figures in the unit of their name.
     """
 
     def __init__(self, runs: Sequence[folders.RunFolder]) -> None:
@@ -115,7 +115,7 @@ class Tables:
 
     @property
     def connections(self) -> duckdb.DuckDBPyRelation:
-        """A row a connection of a generator that told of each, as in `plimsoll lab query`."""
+        """A row a connection of a generator that recorded each, as in `plimsoll lab query`."""
         return self._database.view("connections")
 
     def close(self) -> None:
