@@ -1,8 +1,8 @@
 """Whether an emulated network is what was asked for: each path's round trip and goodput, before the
 first trial.
 
-How they are measured is the agent's doing (`hosts/path.py`): of UDP datagrams where the links cut
-large segments, of TCP connections where they carry them whole.
+The agent measures them (`hosts/path.py`): the goodput of UDP datagrams where the links cut large
+segments, of TCP connections where they keep them whole.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def calibrate(plan: Plan, testbeds: Mapping[int, Testbed]) -> list[CalibrationRe
 
 
 def refuse_far_off(records: Sequence[CalibrationRecord], points: Sequence[Point]) -> None:
-    """Stop the run where a path is far from what was asked for. One that is off by less, or belongs
-    to a network stated in one line, makes figures doubtful, and the summary warns of it.
+    """Stop the run where a path is far from what was asked for. A path that is off by less, or
+    belongs to a network stated in one line, makes figures doubtful, and the summary warns of it.
     """
     in_one_line = {point.number for point in points if point.network is not None and point.network.one_line}
     for path in (each for record in records if not in_one_line.issuperset(record.points) for each in record.paths):
@@ -126,8 +126,8 @@ def _calibrate_path(testbed: Testbed, topology: Topology, start: str, end: str) 
 
 
 def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole: bool) -> float | None:
-    """What a path carries of payload, sent a tenth faster than its narrowest link; None where no
-    link has a rate.
+    """The payload rate of a path, sent a tenth faster than its narrowest link; None where no link
+    has a rate.
     """
     narrowest = topology.narrowest_bits_per_s(start, end)
     if narrowest is None:

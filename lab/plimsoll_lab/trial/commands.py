@@ -135,8 +135,8 @@ def with_log(suite: Suite, settings: Settings) -> Settings:
 
 
 def with_warm_up(command: list[str], suite: Suite, settings: Settings, role: Role | None) -> list[str]:
-    """A generator's command with the run's warm-up; one that is not measured goes on until it is
-    stopped.
+    """A generator's command with the run's warm-up. A generator that is not measured goes on until
+    it is stopped.
     """
     if role is not None and not role.measured:
         ends = any(key in settings for key in ("duration", "requests", "each"))

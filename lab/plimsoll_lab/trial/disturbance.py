@@ -1,9 +1,9 @@
 """When the emulator was not the network that was asked for, and what is known of a trial without
 those moments. Pure.
 
-Such moments spoil no trial. They are cut out of its window (`stats/cut.py`), and each figure is
-judged by itself: those of the kept time stand, percentiles get bounds, and what has no bound is
-doubted.
+Such moments do not void a trial. They are cut out of its window (`stats/cut.py`), and each figure
+is judged separately: rates of the kept time stay, percentiles get bounds, and a figure without
+bounds is doubted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RATE_UNSURE = 0.05
 these lie further apart it is doubted."""
 
 RATE_CUT = 0.5
-"""Where more of the window than this is cut out, what is left does not stand for it: rates are
+"""Where more of the window than this is cut out, the rest does not represent it: rates are
 doubted."""
 
 LATE_LEAST, LATE_TOLERATED = 3, 0.002
@@ -52,10 +52,10 @@ one connection, and held up its request alone."""
 
 
 def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None:
-    """Why the trial is no result, where nobody knows when the emulator or the kernel was at
-    fault.
+    """Why the trial is no result, where it is unknown when the emulator or the kernel was at fault.
 
-    `requests` are those that may each lose a packet and hold up no other (`requests_alone`).
+    `requests` counts requests that may each lose a packet without delaying others
+    (`requests_alone`).
     """
     if network is None:
         return None
@@ -178,9 +178,7 @@ def _record(
 
 
 def _without_log(moments: Sequence[Span], whole: Span) -> CutRecord:
-    """No request is known by itself: of the response times nothing is, and the rate where little
-    was cut.
-    """
+    """Without a log no response time is known, and the rate only where little was cut."""
     spans = [(start, end + LEAD_S) for start, end in moments]
     found = cut_out([], [], spans, whole, closed=False)
     unsure = found.share > RATE_UNSURE
@@ -214,7 +212,7 @@ def without_late(figures: Mapping[str, float], untold: Sequence[str]) -> dict[st
 
 
 def is_told(name: str, cut: CutRecord | None, untold: Sequence[str]) -> bool:
-    """Whether a trial tells a number of its generator's summary, which may be none of the lab's
+    """Whether a trial publishes a number of its generator's summary, which may be none of the lab's
     figures. Its path may begin at the summary, or with `load.`.
     """
     path = name.removeprefix("load.")

@@ -30,7 +30,7 @@ def last_event(lines: list[str], kind: str) -> Json | None:
 
 
 def seconds_of(name: str, records: Path) -> list[Json]:
-    """What a generator tells of each second; nothing where its engine or the suite writes none."""
+    """A generator's rows of each second; none where its engine or the suite writes none."""
     file = records / f"{name}.timeseries.jsonl"
     return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
 

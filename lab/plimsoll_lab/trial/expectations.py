@@ -18,8 +18,8 @@ def first_unmet(
     records: Mapping[str, object],
     is_known: Callable[[str], bool],
 ) -> str | None:
-    """The first expectation that a trial does not meet, in words. Of a figure that the trial does
-    not tell nobody knows whether it does (`unjudged`).
+    """The first expectation that a trial does not meet, in words. An expectation of a figure that
+    the trial lacks is neither met nor missed (`unjudged`).
 
     A figure is looked up among the trial's figures, in the generator's summary, and then in the
     records by their names: `server.connections`, `capture.endpoints`.

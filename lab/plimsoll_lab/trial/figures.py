@@ -73,8 +73,8 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     if "address" not in point.server:
         figures |= _server_cost(sources.window)
         cpu_cores = figures.get("server.cpu_cores")
-        # What the server spent on requests that do not count is no cost of those that do, nor is
-        # it a cost of those that another server answers.
+        # CPU time for requests that do not count is not a cost of requests that do, nor of requests
+        # that another server answers.
         alone = not _serves_others(point) and not _answered_elsewhere(point)
         if cpu_cores is not None and summary.requests.completed and alone:
             cpu_us = cpu_cores * sources.window.length_s * 1e6
@@ -124,7 +124,9 @@ def _statistics(samples: Sequence[float]) -> Figures:
 
 
 def _statuses(printed: Json, asked: Collection[str]) -> Figures:
-    """Answers by status, of those that the suite names; a status without answers is not printed."""
+    """Answers by status, of statuses that the suite names; a status without answers is not
+    printed.
+    """
     names = [name for name in asked if status_figure(name) is not None and name.partition(".")[0] in printed]
     return dict.fromkeys(names, 0.0) | pick(printed, names)
 
@@ -184,8 +186,8 @@ def _backlog(generators: Sequence[Sequence[Json]], summary: LoadSummary) -> Figu
 
 
 def _fetches(summary: LoadSummary) -> Figures:
-    """Connection and transmission time a fetch: all that a connection carried share what connecting
-    took.
+    """Connection and transmission time per fetch: all fetches of a connection share the time of the
+    connect.
     """
     opened, sent = summary.establishment_time_us, summary.transmission_time_us
     if not sent.count or sent.mean is None:

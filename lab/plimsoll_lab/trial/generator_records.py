@@ -86,8 +86,8 @@ def windows_record(generators: Sequence[Generator]) -> Json:
 
 
 def _own_window(generator: Generator) -> dict[str, float]:
-    """The ends of a generator's window: those of its summary, as its figures are over them. Its
-    events are told once they are noticed, on a busy machine much later.
+    """The ends of a generator's window, from its summary, as its figures are over them. Its events
+    come when they are noticed, on a busy machine much later.
     """
     told = _in_own_time(generator.summary or {}, generator.host).get("window")
     if isinstance(told, dict) and told.keys() >= {"opened_unix_s", "closed_unix_s"}:

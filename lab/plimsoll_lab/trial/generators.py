@@ -29,8 +29,8 @@ from plimsoll_lab.trial.window import Window
 AFTER_DEATH_S = 2.0
 """How long a generator may go on after its server has died: its requests can only fail."""
 START_EACH_S = 0.05
-"""From the moment at which generators are told an instant to that instant, for each of them: a
-message to another machine takes less."""
+"""From sending an instant to the generators until that instant, for each generator: a message to
+another machine takes less."""
 BEGIN_S = 0.1
 """The same, whatever their number."""
 STOP_S = 5.0
@@ -58,7 +58,7 @@ class LateStart(Exception):  # noqa: N818 - an outcome, not an error
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Monitors:
-    """What is monitored while the generators run."""
+    """The monitors that read while the generators run."""
 
     links: LinkMonitor
     """The emulator."""
@@ -77,7 +77,7 @@ class Generator:
     name: str
     """`load`, `load-2`, ... or its role's name."""
     role: Role | None
-    """None for those of [load]."""
+    """None for generators of [load]."""
     host: Host
     """Where it runs."""
     command: list[str]
@@ -109,7 +109,9 @@ class Generator:
 def plan_generators(
     testbed: Testbed, binary: str, suite: Suite, point: Point, addresses: Mapping[str, str], records: Path
 ) -> list[Generator]:
-    """Every generator of a trial: those of [load] share it, each of the others has its own."""
+    """Every generator of a trial: generators of [load] share its load, each other one has its
+    own.
+    """
     planned = []
     places = point.place.load or (LOCAL,)
     for number, name in enumerate(places):
@@ -224,7 +226,7 @@ def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_i
 
 
 def _there(at_unix_s: float, host: Host) -> str:
-    """An instant of the lab's clock by that of a host, as generators are told it."""
+    """An instant of the lab's clock by that of a host, as generators get it."""
     return f"{at_unix_s + host.clock_offset_s:.6f}"
 
 
@@ -274,8 +276,8 @@ def process_events(
 def _follow_window(
     measured: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
 ) -> None:
-    """Begin and end the common window by what the generators have said until now, in whatever order
-    it came. One that ended without a window has none to wait for.
+    """Begin and end the common window by the generators' events until now, in whatever order they
+    came. A generator that ended without a window is not waited for.
     """
     opened, closed = ([each.window[kind] for each in measured if kind in each.window] for kind in WINDOW)
     if opened and window.first is None:
@@ -330,7 +332,7 @@ def _stop_unmeasured(generators: Sequence[Generator]) -> None:
 def _awaited(
     server: Process, others: Mapping[str, Process], generators: Sequence[Generator], links: LinkMonitor
 ) -> list[Process]:
-    """The processes to wait for. One that has ended would wake the loop without end."""
+    """The processes to wait for. An ended process would wake the loop without end."""
     running = [_process(each) for each in generators if not each.ended]
     alive = [each for each in (server, *others.values()) if each is not links.emulator and each.exit_code() is None]
     return running + alive

@@ -235,7 +235,7 @@ def _observation(
     limited: frozenset[str],
     missed: frozenset[str],
 ) -> Observation:
-    """What a trial is judged by, of one that ran to its end."""
+    """What a trial that ran to its end is judged by."""
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
     printed, totals = load["summary"], ended["summary"]
     machine = partial.window.machine()
@@ -261,8 +261,8 @@ def _observation(
 
 
 def judged_figures(suite: Suite) -> frozenset[str]:
-    """The figures that a trial is judged by: those with limits, and that by which a search over a
-    rate tells a growing backlog (Little's law).
+    """The figures that a trial is judged by: figures with limits, and the figure that shows a
+    search over a rate a growing backlog (Little's law).
     """
     over_a_rate = suite.search is not None and suite.search.key == "rate"
     return frozenset(limit.figure for limit in suite.limits) | ({"response_time_us.mean"} if over_a_rate else set())

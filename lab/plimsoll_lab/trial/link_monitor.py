@@ -12,10 +12,10 @@ from plimsoll_lab.trial.events import unix_s
 from plimsoll_lab.trial.window import Window
 
 SETTLED_S = 0.12
-"""The emulator tells of a disturbance a tenth of a second after its end
-(crates/instrument/link/src/report.rs), and of what the kernel's links lose within 20 ms."""
+"""The emulator reports a disturbance a tenth of a second after its end
+(crates/instrument/link/src/report.rs), and losses of the kernel's links within 20 ms."""
 TELLS_WITHIN_S = 30.0
-"""Against hanging: it tells its counts several times a second."""
+"""Against hanging: it prints its counts several times a second."""
 COUNTS = (
     *("offered", "delivered", "dropped", "dropped_by_queue", "dropped_by_loss", "dropped_by_fault", "released_late"),
     *("offered_bytes", "delivered_bytes"),

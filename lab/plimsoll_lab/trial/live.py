@@ -28,14 +28,14 @@ class LiveEvents:
         self._sample = Sample(at_s=0.0, cpu_s=0.0, memory_bytes=None)
 
     def poll(self, window: Window, now: float) -> None:
-        """Send what is new, where it is time to look. `now` is in seconds."""
+        """Send new events, if it is time to look. `now` is in seconds."""
         if self._notify is None or now < self._due_at:
             return
         self._due_at = now + EVERY_S
         self.end(window)
 
     def end(self, window: Window) -> None:
-        """Send what is new."""
+        """Send new events."""
         if self._notify is None:
             return
         for file in sorted(self._records.glob(f"*{SUFFIX}")):

@@ -1,8 +1,8 @@
 """What is known of a closed loop whose links lost packets. Pure.
 
-A lost packet holds up one request, and its connection sends nothing meanwhile. So three things
+A lost packet delays one request, and its connection sends nothing meanwhile. So three things
 differ from a run without losses: as many requests as packets were lost are too slow, the others
-found fewer connections beside them and may be too fast, and fewer requests were made.
+had fewer competing connections and may be too fast, and fewer requests were made.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _shortest(load: LoadSummary, log: LoggedRequest | None, lost: int) -> float:
     """The part of the window that a counted run would have taken at least: until the last
     connection had made its requests, without the slowest of them and with no late begin.
 
-    0 where nothing tells.
+    0 where it cannot be known.
     """
     if log is None or not log.starts or load.requests.lost:
         return 0.0
@@ -138,6 +138,6 @@ def _buckets(encoded: str) -> list[tuple[float, int]]:
 
 
 def _measured(load: LoadSummary, name: str) -> float | None:
-    """A time as it was measured; None of any other figure, which stands by itself."""
+    """A time as it was measured; None of any other figure."""
     kind, _, part = name.partition(".")
     return getattr(getattr(load, kind), part) if part else None

@@ -16,14 +16,14 @@ from plimsoll_lab.store.records import ClockRecord, OffsetRecord, ResultWarning
 from plimsoll_lab.suite.spec import Point
 
 FILES_MOST_BYTES = 1 << 30
-"""What is brought back from a host after a trial, at most: a capture of 96 bytes a packet holds
-seven million of them."""
+"""The most bytes copied back from a host after a trial: a capture of 96 bytes a packet holds seven
+million of them."""
 PART_BYTES = 4 << 20
 """Read in one message: it crosses Ray's store, which may be as small as 75 MB."""
 CLOCK_MOVED_S = 0.001
 """A clock that moved by more than this against the lab's during a trial gives a warning."""
 GRACE_S = 10.0
-"""More than a trial takes at most, after which a host ends what runs there by itself."""
+"""More than a trial takes at most: a host then ends its processes without being asked."""
 IN_FOLDER = "{dir}"
 
 

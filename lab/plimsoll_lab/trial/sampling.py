@@ -2,9 +2,9 @@
 files at a time.
 
 Together, with the server read ten times a second, this is to stay within a hundredth of a core
-however many processes and connections there are; the lab's own CPU over the window stands in every
-record (`lab_cpu_cores`). What grows with them, the sample of connections and the descriptors of
-whole trees, is read the less often the more it costs.
+however many processes and connections there are; the lab's own CPU over the window is in every
+record (`lab_cpu_cores`). The sample of connections and the descriptors of whole trees grow with
+them: they are read the less often the more they cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plimsoll_lab.store.records import Json
 EVERY_S = 1.0
 """Once a second shows a trend; a sample takes about a millisecond."""
 EXPENSIVE_SHARE = 0.001
-"""Of a core, what is expensive may take over a window, but for its two ends."""
+"""The part of a core that costly reads may take over a window, except at its two ends."""
 
 
 class Sampler:

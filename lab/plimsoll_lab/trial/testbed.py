@@ -81,7 +81,7 @@ def local_testbed(host: Host) -> Testbed:
 
 
 def as_testbed(place: Host | Testbed) -> Testbed:
-    """A host by itself is a testbed."""
+    """A single host is a testbed."""
     return place if isinstance(place, Testbed) else local_testbed(place)
 
 

@@ -17,8 +17,8 @@ from plimsoll_lab.trial.disturbance import network_warnings, requests_alone, unk
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
 UNSENT_TOLERATED = 0.1
-"""Some requests fall due in the last moments of a window; above a tenth the generator stood
-still."""
+"""Some requests fall due in the last moments of a window; above a tenth the generator was
+stopped."""
 FOREIGN_CORES_TOLERATED = 0.25
 """CPU used by others during the window that is still called quiet: /proc/stat counts in steps of 10
 ms a CPU, so in a window of 0.3 s on two CPUs less is indistinguishable from nothing."""
@@ -38,8 +38,8 @@ LATE = "generator_late"
 MEDIAN = "response_time_us.p50"
 """Where even half of the requests were sent late, the load was not what was asked for."""
 NOT_OFFERED = "rate_not_offered"
-"""Where requests of an open loop were never sent, nobody knows what a late generator would have
-sent."""
+"""Where requests of an open loop were never sent, it is unknown how a late generator would have
+measured them."""
 SLOWED = 0.01
 """A closed loop whose connections waited for the generator during more of their time was slower by
 that."""
@@ -81,7 +81,7 @@ class Observation:
     lag_s: float
     """How late the ends of the window were seen, together."""
     throttled_s: float | None = None
-    """CPU time that a quota withheld over the window, in seconds; None where nothing tells."""
+    """CPU time that a quota withheld over the window, in seconds; None where it cannot be read."""
     samples: Sequence[Sample] = ()
     """The server's tree over the window."""
     think_s: float | None = None
@@ -91,9 +91,10 @@ class Observation:
     closed: bool = False
     """Whether the load is a closed loop."""
     limited: frozenset[str] = frozenset()
-    """Figures that the suite judges the trial by, as it has limits on them: each has to be told."""
+    """Figures that the suite judges the trial by, as it has limits on them: each has to be
+    known."""
     missed: frozenset[str] = frozenset()
-    """Those of which a limit is not met, by what the generator printed."""
+    """Figures whose limit is missed, by the generator's output."""
     unmerged: str | None = None
     """Why the summaries of several generators are not one; None where they are."""
     warnings: tuple[ResultWarning, ...] = ()
@@ -111,7 +112,7 @@ class Judgement:
     warnings: tuple[ResultWarning, ...]
     """Warnings that remain."""
     untold: tuple[str, ...] = ()
-    """Figures that a result does not tell, as they are the generator's own lateness."""
+    """Figures that a result leaves out, as they are the generator's own lateness."""
 
 
 def host_lost(host: str, reason: str) -> Judgement:
@@ -158,7 +159,7 @@ def _death(seen: Observation) -> str | None:
     if seen.server_exit is None:
         return None
     how = ending(seen.server_exit, seen.server_stderr)
-    # The first process of one that becomes a daemon ends at once, and well.
+    # The first process of a server that becomes a daemon ends at once, with code 0.
     remedy = "; a server has to stay in the foreground" if seen.server_exit == 0 else ""
     return f"the server died during the trial: {how}{remedy}"
 
@@ -170,8 +171,8 @@ def _missing_summary(seen: Observation) -> str | None:
 
 
 def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tuple[Outcome, str | None]]:
-    """The generator's own word on its measurement: it knows whether it, or something else, was in
-    the way.
+    """Whether the generator calls its measurement invalid, and whether it or the machine was the
+    cause.
     """
     if seen.load_summary is None or _late_figures(seen, warnings):
         return []
@@ -198,7 +199,7 @@ def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tup
     and nothing that has a limit. Empty where lateness spoilt none, or all.
 
     A valid summary may have some too: few requests were late, or there were few of them. A figure
-    with a limit is told all the same: it is an upper bound of the server's, so that a limit that it
+    with a limit is kept all the same: it is an upper bound of the server's, so a limit that it
     meets is met.
     """
     summary = seen.load_summary or LoadSummary()
@@ -287,8 +288,8 @@ def _load_warnings(seen: Observation) -> list[ResultWarning]:
 
 
 def _truncated(seen: Observation) -> list[ResultWarning]:
-    """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, knows of
-    them all the same.
+    """Requests that outlast the window are in no histogram; N = X (R + Z), Little's law, shows them
+    all the same.
     """
     summary = seen.load_summary or LoadSummary()
     rate, mean_us = summary.completed_rate or 0.0, summary.response_time_us.mean

@@ -169,7 +169,7 @@ class Window:
         for cores, own_s in used:
             if cores is None:
                 return None
-            # A generator tells its CPU over its own window, which may have ended before the last.
+            # A generator's CPU is of its own window, which may have ended before the last.
             ours += cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
         return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
