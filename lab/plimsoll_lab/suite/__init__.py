@@ -1,4 +1,4 @@
 """A question: read from TOML, typed, and expanded into points and trials.
 
-This package imports nothing else of ours, and knows neither hosts nor records.
+This package imports nothing else of ours: neither hosts nor records.
 """

@@ -98,7 +98,7 @@ def check_point(suite: Suite, point: Point) -> None:
 
 
 DEFAULTS = {"load.connections": 64.0}
-"""Settings that a generator has without being told (`plimsoll load --help`)."""
+"""Settings that a generator has by default (`plimsoll load --help`)."""
 
 
 def setting_at(point: Point, path: str) -> object:

@@ -1,7 +1,7 @@
 """What documents say: [[reference]], a figure of theirs at a point, and [[claim]], a conclusion put
 to the test.
 
-Both stand in the suite, and so in a commit, before the run that answers them.
+Both are in the suite, and so in a commit, before the run that answers them.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ def read_claims(raw: object, *, source: str) -> tuple[Claim, ...]:
 
 
 def check_paths(settings: Iterable[Settings], known: Iterable[str], where: str) -> None:
-    """Refuse a point that names what does not vary in this suite: it could never be told from
-    others.
-    """
+    """Refuse a point that names a setting which no point of this suite varies."""
     paths = set(known)
     for setting in settings:
         for path in setting:

@@ -12,7 +12,7 @@ OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
     ">": lambda one, other: one > other,
     ">=": lambda one, other: one >= other,
 }
-"""Those that `plimsoll load --limit` takes."""
+"""Operators that `plimsoll load --limit` takes."""
 CONDITION = r"\s*(==|!=|<=|>=|<|>)\s*(.+?)\s*"
 """An operator and what follows it, as a pattern for a full match."""
 EXACT = ("==", "!=")

@@ -15,9 +15,9 @@ from plimsoll_lab.suite.spec import Axis
 from plimsoll_lab.suite.tables import as_setting, as_table, as_tables, not_a_table
 
 CONTENDER = "contender"
-"""The path under which a contender's name stands in a point's setting."""
+"""The path of a contender's name in a point's setting."""
 POINT = "point"
-"""The path under which the name of a point stands in its setting."""
+"""The path of a point's name in its setting."""
 VARIED = ("server", "load", "network", "role")
 """Tables whose settings may vary."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")

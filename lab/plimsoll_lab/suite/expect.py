@@ -2,7 +2,7 @@
 Pure.
 
 `endpoints = "== load.connections + 1"`: an operator, then numbers with units and dotted paths
-joined by +, - and *. A duration is taken in the unit that the figure's name carries: of
+joined by +, - and *. A duration is taken in the unit of the figure's name: of
 `response_time_us.p99`, 5ms is 5000.
 """
 

@@ -1,7 +1,7 @@
 """Every figure a trial yields: its name, its words, its unit, and which way is better.
 
-A figure has one name everywhere: its path in the JSON. In a limit the value carries the unit
-instead of the name.
+A figure has one name everywhere: its path in the JSON. In a limit the value has the unit instead of
+the name.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _LOAD: tuple[Figure, ...] = (
     *_counts("connections", "higher", established="connections established", peak="connections at once"),
     *_counts("connections", "lower", failed="connections failed", never_established="connections never established"),
 )
-"""What one generator, or several together, tell."""
+"""Figures of one generator, or of several together."""
 
 FIGURES: tuple[Figure, ...] = (
     *_LOAD,
@@ -134,7 +134,7 @@ _OF_PARTS = (
     *("establishment_time_us.mean", "transmission_time_us.mean", "goodput_bits_per_s", "elapsed_s"),
     *("requests.completed", "requests.failed", "connections.established", "connections.failed"),
 )
-"""What is told of a generator by itself, out of several, or of one that is not measured."""
+"""Figures of one generator of several, or of a generator that is not measured."""
 _COST = (
     Figure(name="cpu_cores", label="CPU", unit="cores", better="lower"),
     Figure(name="memory_bytes", label="memory", unit="bytes", better="lower"),
@@ -207,7 +207,7 @@ _LIMIT = re.compile(CONDITION)
 
 
 def limit_name(figure: Figure) -> str:
-    """The figure's name in a limit, where the value carries the unit: `response_time.p99`."""
+    """The figure's name in a limit, where the value has the unit: `response_time.p99`."""
     return _UNIT_IN_NAME.sub("", figure.name)
 
 
@@ -246,9 +246,7 @@ def read_limit(name: str, condition: object, *, source: str) -> Limit:
 
 
 def read_value(text: str, unit: Unit) -> float:
-    """A value with its unit, in the unit that the figure's name carries; ValueError where it is
-    none.
-    """
+    """A value with its unit, in the unit of the figure's name; ValueError where it is none."""
     if unit == "us":
         return units.duration_s(text) * 1e6
     if unit == "s":

@@ -139,8 +139,8 @@ FORWARD_FLAGS: dict[str, Flag] = {
     "connection_log": Flag(kind="file"),
     "transfer_log": Flag(kind="file"),
 }
-"""The forwarder's; `target` is where a port of the lab's choice leads, `mappings` are the command's
-own."""
+"""The forwarder's; `target` is the destination of a port of the lab's choice, `mappings` are the
+command's own."""
 
 ELSEWHERE = {
     "load.warm_up": "it belongs under [run]",
@@ -158,7 +158,7 @@ ELSEWHERE = {
 """Settings that have another home than the one a person may look in first."""
 
 OUTPUT = frozenset({"json", "quiet", "color", "help", "version"})
-"""Flags of every command: of no use in a suite, and told once in the book."""
+"""Flags of every command: of no use in a suite, and described once in the book."""
 RECORDS = "{records}"
 """In a command: the folder that a trial's own files are written to."""
 

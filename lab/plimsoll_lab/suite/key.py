@@ -55,7 +55,7 @@ class Key:
     means: str
     """What it does, in one sentence or two."""
     example: str
-    """A value as it stands in a suite."""
+    """A value as it is written in a suite."""
     default: str = ""
     """What holds without it; empty where nothing does."""
 

@@ -1,5 +1,5 @@
-"""The keys of a suite's tables but those of networks (`network_keys.py`), and of our own servers,
-generators and forwarder: these are flags of the binary (`flags.py`), which describes them itself.
+"""The keys of a suite's tables. The keys of networks are in `network_keys.py`. The keys of our own
+servers, generators and forwarder are flags of the binary (`flags.py`), which describes them itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where the parts of a suite run, and what else takes part: [network], [place] and [[role]], typed
 and checked.
 
-A part is what runs as a process of its own: the server under test (named `server`), the generators
-(`load`), and every role. Parts name each other by `role:NAME`, which stands for the address that
-the part listens on, or by `role:NAME:PORT`, its host's address and that port.
+A part runs as a process of its own: the server under test (named `server`), the generators
+(`load`), and every role. Parts name each other by `role:NAME`, the address that the part listens
+on, or by `role:NAME:PORT`, its host's address and that port.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def references(settings: Settings) -> list[tuple[str, int | None]]:
 
 
 def way(load: Settings, roles: Iterable[Role]) -> list[str]:
-    """The parts that a load's requests pass, the one that answers them last. Of a part that names
+    """The parts that a load's requests pass; the last one answers them. Of a part that names
     several others the first one counts.
     """
     own = {role.name: role.settings for role in roles}
@@ -337,5 +337,5 @@ def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Setting
     lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
     with naming_source(suite.source):
         shape = whole.shape_of_link(links_of_each(lengths))
-    # Bridges alone carry no delay: the emulator does, on every kernel.
+    # Bridges alone cannot delay: the emulator does, on every kernel.
     return replace(read_network({**own, **shape, "backend": "tap"}, source=suite.source), one_line=True)

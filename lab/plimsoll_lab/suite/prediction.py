@@ -33,9 +33,9 @@ than a guess."""
 BYTES_PER_S = 800e6
 """Payload that generator and server are taken to move together, as measured on two cores."""
 LINKED_BYTES_PER_S = 120e6
-"""The same where links between hosts carry it packet by packet, on either backend: 8 MiB
-answers came at 14.6 a second over bridges, on two cores. A packet is carried over bridges by the
-CPU that sends it, so a server on one CPU sends half as much."""
+"""The same where links between hosts move it packet by packet, on either backend: 8 MiB answers
+came at 14.6 a second over bridges, on two cores. The CPU that sends a packet moves it over the
+bridges, so a server on one CPU sends half as much."""
 CORES = 2
 """CPUs that a server is taken to have: the plan of a suite is the same on every machine."""
 FRAME_OVERHEAD = 1514 / 1448
@@ -44,7 +44,7 @@ INITIAL_WINDOW_BYTES = 10 * 1448
 """What a new connection sends in its first round trip (RFC 6928); twice as much in each further
 one."""
 RISE = 4.0
-"""How many times higher each load of a search is than the last one carried, until one fails."""
+"""How many times higher each load of a search is than the last that passed, until one fails."""
 CONFIRMING_TRIALS = 8
 """Longer ones at the answer; a longer trial warms up for half its length."""
 LONGER = 1.5
@@ -135,7 +135,9 @@ def trial_s(point: Point) -> float:
 
 
 def requests_per_s(point: Point) -> float:
-    """The rate of a server that keeps up: what is asked for, or what CPU and links leave of it."""
+    """The rate of a server that keeps up: the rate asked for, or less where CPU or links limit
+    it.
+    """
     load = point.load
     if "rate" in load:
         low, _, high = str(load["rate"]).partition(":")

@@ -167,7 +167,7 @@ def _matrix(table: Table, *, source: str) -> tuple[Axis, ...]:
         if not isinstance(raw, list) or not raw:
             raise SuiteError(f"{source}: {where}: {raw!r} is not a list of values")
         values = tuple(as_setting(each, f"{source}: {where}") for each in raw)
-        # Contenders are told apart by the words of their values: 1 and "1" are one.
+        # The text of its value identifies a contender: 1 and "1" are one.
         if len({" ".join(each) if isinstance(each, tuple) else str(each) for each in values}) < len(values):
             raise SuiteError(f"{source}: {where}: a value is listed twice; repetitions belong to [run] repeat")
         axes.append(Axis(path=path, values=values))

@@ -83,7 +83,7 @@ HOLD_TIMES = 5
 """A confirming trial is at least this many times as long as the first ones: a growing queue
 then shows five times as much."""
 RATE_LEAST_S = 10.0
-"""Over a rate it lasts at least this long: the generator tells its backlog second by second, and
+"""Over a rate it lasts at least this long: the generator reports its backlog second by second, and
 eight whole seconds are the fewest that show whether it grows."""
 LONGEST = 24
 """A trial lasts at most this part of the search's patience. A search takes about this many of the
@@ -99,7 +99,7 @@ class SearchSettings:
     over: str
     """What is varied: `load.connections` or `load.rate`."""
     lowest: int
-    """The floor: a load every server should carry."""
+    """The floor: a load that every server should complete."""
     highest: int
     """The highest load that is tried."""
     width: float = 0.05

@@ -1,5 +1,5 @@
-"""A rack of hosts, switches and links, from Mininet's words: what `plimsoll link` is told, and who
-has which address.
+"""Hosts, switches and links, from Mininet's words: the configuration of `plimsoll link`, and the
+hosts' addresses.
 
 Names and addresses are Mininet's: hosts h1, h2, ... with the interface hN-eth0 and the address
 10.0.0.N in 10.0.0.0/8, switches s1, s2, ... A host's further addresses are 10.1.0.N, 10.2.0.N and
@@ -19,9 +19,9 @@ from plimsoll_lab.suite.network_keys import LINK
 from plimsoll_lab.suite.units import bits_per_s, duration_s, ratio
 
 HOSTS_MAX = 250
-"""The last part of an address tells hosts apart."""
+"""The last part of an address numbers hosts."""
 ADDRESSES_MAX = 250
-"""The second part tells a host's addresses apart."""
+"""The second part numbers a host's addresses."""
 
 FULL_FRAME_BYTES = 1514
 """The longest frame of Ethernet without its checksum, as tc(8) counts it."""
@@ -139,7 +139,7 @@ def interface(host: str) -> str:
 def read_topology(
     words: str, shape_table: Mapping[str, object], *, addresses: int = 1, backend: str = "tap"
 ) -> Topology:
-    """What `single,3`, `linear,4` or `dumbbell,4` stands for, each link of the same shape.
+    """The network of `single,3`, `linear,4` or `dumbbell,4`, with equal links.
 
     single,N: N hosts on one switch. linear,N: N switches in a row with a host each. dumbbell,N: N
     hosts on each of two switches, and one link between these.
@@ -235,7 +235,7 @@ def read_addresses(raw: object) -> int:
 
 
 def _refuse_loops(links: Sequence[Link]) -> None:
-    """The switches know no spanning tree: in a loop a broadcast would circle for ever."""
+    """The switches have no spanning tree protocol: in a loop a broadcast would circle for ever."""
     tree = {end: end for link in links for end in link.ends}
     for link in links:
         one, other = (tree[end] for end in link.ends)

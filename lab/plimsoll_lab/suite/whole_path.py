@@ -86,7 +86,7 @@ def links_of_each(lengths: Mapping[tuple[str, str], int]) -> int:
 
 
 def check_change(path: str, matrix: Collection[str]) -> str | None:
-    """The setting that a change replaces besides the one of its own path; refused where it is an
+    """The setting that a change replaces besides that of its own path; refused where it is an
     axis.
     """
     table, _, key = path.partition(".")
