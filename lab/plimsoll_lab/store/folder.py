@@ -24,7 +24,7 @@ from plimsoll_lab.store.run_record import RunRecord
 
 DIGITS = 4
 LOOKED_AT_S = 0.1
-"""Whoever looks whether a run is locked takes the lock for microseconds; a lab at work keeps it."""
+"""A look at whether a run is locked takes the lock for microseconds; a lab at work keeps it."""
 
 
 def _as_it_is(record: object) -> object:
@@ -47,7 +47,7 @@ class RunFolder:
 
     @property
     def events(self) -> Path:
-        """What happened while the run was under way, for those who watch it."""
+        """The events of the run while it was under way, for a live view."""
         return self.path / "events.jsonl"
 
     def captures(self) -> Path:
@@ -120,16 +120,14 @@ class RunFolder:
         return "killed" if record.status == "running" and not self.is_locked() else record.status
 
     def remove(self) -> None:
-        """Remove it for good; first its record, so that what is left after a crash is no run."""
+        """Remove it for good; first its record, so that after a crash the rest is no run."""
         with self.lock():
             (self.path / "run.json").unlink()
             shutil.rmtree(self.path)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Only one lab at a time works on a run; the kernel lets go of the lock when the lab
-        dies.
-        """
+        """Only one lab at a time works on a run; the kernel releases the lock when the lab ends."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             deadline = time.monotonic() + LOOKED_AT_S

@@ -1,7 +1,7 @@
-"""What programs and hosts tell of a trial, as far as the laboratory reads it.
+"""What programs and hosts report of a trial, as far as the laboratory reads it.
 
-Records keep what was told whole. These models give what is read of it names and types; what they
-do not name is passed over, as programs may tell more.
+Records keep reports whole. These models give the parts that are read names and types; other parts
+are ignored, as programs may report more.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class LinkWindow(Output):
     """Packets lost by fault before the window opened or after it closed, as when all connections
     are closed at once: the counts hold them too."""
     drops_unknown: Sequence[str] = ()
-    """Devices of which nobody knows what they dropped."""
+    """Devices whose drops cannot be read."""
 
 
 class HostRow(Output):
@@ -240,7 +240,7 @@ class HostRow(Output):
 
 
 def read_output(form: type[OutputT], told: object, who: str) -> OutputT:
-    """What was told, in its form. Raises `LabError` where a program tells something else."""
+    """A report, as a model. Raises `LabError` where a program reports something else."""
     try:
         return form.model_validate(told)
     except ValidationError as error:

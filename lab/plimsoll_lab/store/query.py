@@ -38,7 +38,7 @@ PARQUET: Mapping[str, str] = {
     "response_time_us DOUBLE, phase VARCHAR, outcome VARCHAR, at_s DOUBLE, connections_up DOUBLE",
     "connections": ", ".join(f"{name} {kind}" for name, kind in CONNECTIONS.items()),
 }
-"""Those that stand on disk as Parquet, and their columns beside `run`."""
+"""Tables that are on disk as Parquet, and their columns beside `run`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

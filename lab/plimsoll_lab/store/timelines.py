@@ -4,7 +4,7 @@ request, and a row a connection.
 `timelines/NNNN.parquet` has the columns `trial`, `at_s` (seconds since the window opened), `part`,
 `figure`, `value`; `requests/NNNN.parquet` has a row a request of the request log, with `part`,
 `at_s` and the number of connections up at that instant; `connections/NNNN.parquet` has a row a
-connection of a generator that tells what became of each.
+connection of a generator that records what became of each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CONNECTIONS: Mapping[str, str] = {
     "establishment_time_us": "DOUBLE",
     "service_time_total_us": "DOUBLE",
 }
-"""The columns of a table of connections, as the generator tells them."""
+"""The columns of a table of connections, in the generator's order."""
 
 Row = tuple[int, float, str, str, float]
 """Trial, seconds, part, figure, value."""
@@ -59,7 +59,7 @@ class Client:
     failures: int
     """Connects, sequences and requests that failed."""
     connect_us: float
-    """Connect call until usable, of the connection that carried the last sequence."""
+    """Connect call until usable, of the connection of the last sequence."""
     exchange_us: float
     """The service times of the last sequence, together."""
 
@@ -104,7 +104,7 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
         for host, values in read.hosts.items():
             yield from _flat(trial.number, read.at_s, f"host {host}", values)
         for part, values in read.parts.items():
-            if part != "server":  # its samples stand above, ten times as many
+            if part != "server":  # its samples are above, ten times as many
                 yield from _flat(trial.number, read.at_s, part, values)
     yield from _captured(trial)
     for file in sorted(records.glob("*.timeseries.jsonl")):

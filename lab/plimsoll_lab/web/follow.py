@@ -12,7 +12,7 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
 
 OFFSET_DIGITS = 18
-"""No file is longer than 64 bits can tell."""
+"""No file's length needs more than 64 bits."""
 EVERY_S = 0.25
 """Between two looks at the file."""
 SIGN_OF_LIFE_TURNS = 40

@@ -1,7 +1,7 @@
 """Answers only the person at this machine: names in `Host`, pages in `Origin`, and reading alone.
 
-A page from elsewhere may make a browser ask a loopback address. Its own name stands in `Host` then
-(DNS rebinding), or its address in `Origin` and `Sec-Fetch-Site` (Fetch Metadata, W3C).
+A page from elsewhere may make a browser ask a loopback address. Its own name is in `Host` then (DNS
+rebinding), or its address in `Origin` and `Sec-Fetch-Site` (Fetch Metadata, W3C).
 """
 
 from __future__ import annotations

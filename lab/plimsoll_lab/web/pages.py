@@ -78,7 +78,7 @@ def live(folder: RunFolder) -> str:
         "folder": str(folder.path),
         "trials": len(run.trials),
     }
-    # `<` could end the element it stands in; JSON may write it otherwise.
+    # `<` could end the HTML element around it; JSON may write it otherwise.
     data = Markup(json.dumps(known).replace("<", "\\u003c"))  # noqa: S704 - see above
     done = [each for each in tail(found) if each["event"] == "trial"]
     return _TEMPLATES.get_template("live.html").render(
