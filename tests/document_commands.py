@@ -49,7 +49,7 @@ class Block:
     """A fenced block of commands and what they print."""
 
     document: Path
-    """Where it stands."""
+    """Where the document says so."""
     line: int
     """The line of its fence."""
     commands: tuple[str, ...]

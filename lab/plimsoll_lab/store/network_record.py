@@ -84,7 +84,7 @@ class CalibrationRecord(Record):
     backend: str
     """What emulates it."""
     large_segments: str | None
-    """Whether the links carry large segments whole."""
+    """Whether the links keep large segments whole."""
     priority: str | int | None
     """The scheduling priority of the emulator."""
     paths: Sequence[PathRecord]

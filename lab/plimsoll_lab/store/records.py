@@ -42,7 +42,7 @@ _FORM = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_se
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResultWarning:
-    """A reason to mistrust a result: data, carried to every output."""
+    """A reason to mistrust a result, which every output has."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _FORM
 
@@ -243,7 +243,7 @@ class OffsetRecord(TypedDict):
     """How far a clock was from the lab's."""
 
     offset_us: float
-    """What is to be added to the lab's time for the time there."""
+    """Add it to the lab's time to get the time there."""
     error_us: float
     """How far that may be wrong: half of the shortest round trip of a message."""
 
@@ -303,10 +303,10 @@ class TrialRecord:
     warnings: Sequence[ResultWarning]
     """Warnings about this trial."""
     figures: Mapping[str, float]
-    """Every figure by name, in the unit its name carries; of an `ok` trial only these are
+    """Every figure by name, in the unit of its name; of an `ok` trial only these are
     results."""
     started_unix_s: float
-    """When it began; 0 where an imported file does not tell."""
+    """When it began; 0 where an imported file lacks it."""
     elapsed_s: float
     """How long it took, from the server's start to its end; 0 where an imported file does not
     tell.

@@ -31,7 +31,7 @@ class SuiteRecord(Record):
     source: str
     """The file it was read from."""
     directory: str
-    """The folder that `{dir}` stands for."""
+    """The folder that replaces `{dir}`."""
     text: str
     """The file, verbatim but for secrets."""
 
@@ -61,7 +61,7 @@ class DescriptorLimits(Record):
 
 
 class EnvironmentRecord(Record):
-    """What a result depends on besides the question; null where the machine does not tell."""
+    """What a result depends on besides the question; null where it cannot be read."""
 
     system: str | None = None
     """The kernel and its release."""
@@ -103,7 +103,7 @@ class EnvironmentRecord(Record):
     """/proc/loadavg as the run began."""
 
     def known(self) -> dict[str, object]:
-        """What the machine told."""
+        """What could be read of the machine."""
         return {name: value for name, value in self.to_json().items() if value is not None}
 
 
@@ -159,11 +159,11 @@ class HostRecord(Record):
     labels: Mapping[str, str]
     """What the cluster says of it."""
     machine: str
-    """Tells machines apart."""
+    """Identifies the machine."""
     versions: Mapping[str, str]
     """Of its programs."""
     environment: Mapping[str, object]
-    """What the machine told."""
+    """What could be read of the machine."""
 
 
 class ImportedFile(Record):
@@ -176,11 +176,11 @@ class ImportedFile(Record):
     tool: str
     """What wrote it."""
     target: str
-    """The address that was loaded, without credentials; empty where the file does not tell."""
+    """The address that was loaded, without credentials; empty where the file lacks it."""
     sha256: str
     """The digest of its content."""
     started_unix_s: float | None
-    """When the measurement began; null where the file does not tell."""
+    """When the measurement began; null where the file lacks it."""
 
 
 class ImportRecord(Record):
@@ -223,7 +223,7 @@ class RunRecord(Record):
     versions: Mapping[str, str]
     """Of the binary, its file's digest, and of the lab."""
     environment: EnvironmentRecord
-    """A list of what is wanted of the machine, never the environment wholesale."""
+    """Listed facts about the machine, never the whole environment."""
     axes: Sequence[Axis]
     """The axes of its matrix."""
     points: Sequence[PointRecord]

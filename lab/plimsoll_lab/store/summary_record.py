@@ -74,7 +74,7 @@ class PointSummary(Record):
     reason: str | None
     """In words, where it is not `ok`."""
     figures: Mapping[str, FigureSummary]
-    """By name; the name carries the unit."""
+    """By name; the name has the unit."""
     doubtful: bool = False
     """Whether a path of the network is not what was asked for; over one stated in one line, also
     whether the figures are of trials that are no results."""
@@ -258,7 +258,7 @@ class ClaimRecord(Record):
     name: str
     """What is claimed, in our words."""
     source: str
-    """Where it stands."""
+    """Where the document says so."""
     figure: str
     """The figure it is about."""
     at: Settings

@@ -20,7 +20,7 @@ class Reference:
     value: float
     """In the figure's own unit."""
     source: str
-    """Where it stands."""
+    """Where the document says so."""
     text: str
     """What else there is to say."""
 
@@ -34,7 +34,7 @@ class Claim:
     name: str
     """What is claimed, in our words."""
     source: str
-    """Where it stands."""
+    """Where the document says so."""
     figure: str
     """The figure it is about."""
     at: Settings

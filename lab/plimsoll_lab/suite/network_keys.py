@@ -36,15 +36,15 @@ WHOLE_PATH: Keys = {
         kind="duration",
         default="as the links have it",
         example='"50ms"',
-        means="The round trip of a whole path, divided evenly over its links; in place of `delay`. The "
-        "emulator carries it.",
+        means="The round trip of a whole path, divided evenly over its links; in place of `delay`. Our "
+        "emulator delays the packets.",
     ),
     "path_loss": Key(
         kind="share",
         default="as the links have it",
         example='"1%"',
-        means="The loss of a whole path, each way, divided evenly over its links; in place of `loss`. The "
-        "emulator carries it.",
+        means="The loss of a whole path, each way, divided evenly over its links; in place of `loss`. Our "
+        "emulator drops the packets.",
     ),
 }
 
