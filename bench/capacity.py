@@ -1,5 +1,5 @@
-"""How many requests a second nginx, our seven models and Python's own server carry within a limit,
-three times each.
+"""How many requests a second nginx, our seven models and Python's own server complete within a
+limit, three times each.
 
 Every server has CPU 0 and the generator CPU 1, so that the server may reach its limit before the
 generator does; whether it did is for the laboratory to say. The searches are made in blocks, every

@@ -4,7 +4,7 @@ What a request, a byte, a connection costs each in CPU and memory, and how long 
 through it. One worker of the forwarder on one CPU, the echo server and the generator on the other;
 or all three on one. In a network namespace of its own where that is allowed, with cubic: bbr, a
 common default, paces even the loopback, and then bulk measures its timers. A peer that is not
-installed is said, and its rows are left out; a bare relay by io_uring or splice stands beside them.
+installed is named, and its rows are left out. A bare relay by io_uring or splice is measured too.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def setting(
 
 
 def compare_able(work: Work, contenders: list[Contender], rounds: int) -> list[Row]:
-    """Compares those that can do the work; of a peer that cannot it is said, and the others are
+    """Compares contenders that can do the work; a peer that cannot is named, and the others are
     measured anew.
     """
 

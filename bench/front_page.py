@@ -2,7 +2,7 @@
 
 `PYTHONPATH=lab python bench/front_page.py` writes them anew from the summaries in docs/results/
 (`make reference` does it too). `... bench/front_page.py RUN` first keeps a run of the suite demo,
-whose picture then stands at the top of README.md.
+whose picture is then at the top of README.md.
 """
 
 from __future__ import annotations

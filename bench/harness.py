@@ -112,14 +112,14 @@ def nginx(folder: Path, name: str, more: str, *, cpu: int) -> Contender:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has."""
+    """A free port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The laboratory, as it stands in the sources."""
+    """The laboratory of this checkout."""
     return subprocess.run(
         [sys.executable, "-m", "plimsoll_lab", *arguments, "--json"],
         cwd=ROOT,
@@ -191,7 +191,7 @@ def end(process: subprocess.Popen[bytes]) -> float:
 
 
 def run_to_end(contender: Contender) -> tuple[str, float]:
-    """Runs a contender that ends by itself; what it said, and the CPU seconds of it and its reaped
+    """Runs a contender to its end; its output, and the CPU seconds of it and its reaped
     children.
     """
     with tempfile.TemporaryFile("w+") as output:

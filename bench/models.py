@@ -5,8 +5,8 @@ One worker on one CPU, the client on the other. What a request costs is CPU time
 process tree at 64 connections in a closed loop; what a connection costs, the same for connect, one
 request and close. What an idle connection weighs is the growth between two numbers of connections
 of which each has had a request: of the processes' own memory (Pss), and of the kernel's memory for
-processes (stacks and page tables) and for everything else (Slab, in which both ends of a connection
-stand). The models take turns, round by round; the table has medians.
+processes (stacks and page tables) and for everything else (Slab, which has both ends of a
+connection). The models take turns, round by round; the table has medians.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness import BUILD, PLIMSOLL, ROOT, Contender, run_load, serving
 
 MODELS = ("threads", "fork", "select", "poll", "epoll", "epoll-et", "uring")
 WEIGHED = {"threads": (100, 2000), "fork": (100, 1000), "select": (100, 900)}
-"""How many connections are weighed; a process is too dear for many, and select holds no more."""
+"""How many connections are weighed; processes cost too much for many, and select holds no more."""
 WEIGHED_ELSE = (100, 10_000)
 
 

@@ -52,7 +52,7 @@ def answer(connection: socket.socket) -> None:
     with connection:
         head = connection.recv(HEAD.size, socket.MSG_WAITALL)
         if len(head) < HEAD.size:
-            return  # somebody looks whether the server is there
+            return  # a check whether the server is there
         direction, length = HEAD.unpack(head)
         exchange(connection, length, sends=direction in b"db", receives=direction in b"ub")
         connection.sendall(b"!")

@@ -16,17 +16,17 @@ acknowledgement covers (tcp_cong.c: tcp_cong_avoid_ai), so delayed ones slow it 
 
 
 def mathis_bits_per_s(round_trip_s: float, loss: float) -> float:
-    """Payload that Reno carries where only random loss bounds its window."""
+    """Payload rate of Reno where only random loss bounds its window."""
     return PAYLOAD_BYTES * 8 / round_trip_s * MATHIS / math.sqrt(loss)
 
 
 def payload_bits_per_s(rate_bits_per_s: float) -> float:
-    """Payload that a link of this rate carries when it is always busy."""
+    """Payload rate of a link of this rate that is always busy."""
     return rate_bits_per_s * PAYLOAD_BYTES / FRAME_BYTES
 
 
 def reno_bits_per_s(rate_bits_per_s: float, round_trip_s: float, loss: float) -> float:
-    """Payload that Reno carries over a link with random loss and queue enough: the lower of both
+    """Payload rate of Reno over a link with random loss and queue enough: the lower of both
     bounds.
     """
     link = payload_bits_per_s(rate_bits_per_s)

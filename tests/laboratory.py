@@ -92,7 +92,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def marked(mark: Path) -> list[int]:
-    """The processes that carry MARK and a folder's name in their environment."""
+    """The processes that have MARK and a folder's name in their environment."""
     wanted = f"MARK={mark}".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -105,7 +105,7 @@ def marked(mark: Path) -> list[int]:
 
 
 def holders(pids: list[int]) -> set[Holder]:
-    """Whoever is in the network namespaces of these processes, but for those that are in this one's
+    """The processes in the network namespaces of these processes, except those in this process's
     own.
     """
     spaces = {space for pid in pids if (space := _network_namespace(Path(f"/proc/{pid}"))) is not None}
@@ -119,7 +119,7 @@ def holders(pids: list[int]) -> set[Holder]:
 
 
 def living(those: set[Holder]) -> set[Holder]:
-    """Those that are still there. A namespace's own number would not do: it is used again at
+    """The holders that are still there. A namespace's own number would not do: it is used again at
     once.
     """
     return {(pid, began) for pid, began in those if _began(Path(f"/proc/{pid}")) == began}

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "web": {"web", "analysis", "report", "store", "problem"},
     "cli": {"cli", "analysis", "experiment", "foreign", "hosts", "report", "stats", "store", "suite", "web", "problem"},
 }
-"""For each room, the rooms it may import from: `experiment` alone knows `trial`, and nothing
+"""For each room, the rooms it may import from: `experiment` alone imports `trial`, and nothing
 imports `cli`."""
 
 BESIDE_THE_ROOMS = {"__init__.py": set(), "__main__.py": {"cli"}, "problem.py": set()}

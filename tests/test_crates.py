@@ -1,6 +1,4 @@
-"""The rules of the house for the Rust side: who may depend on whom, and what the pure rooms must
-not know.
-"""
+"""The rules for the Rust crates: which may depend on which, and what the pure ones must not use."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from rust_modules import TEST_MODULE, listed
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = {"base": 0, "subject": 1, "instrument": 1, "plimsoll": 2}
-"""The folders of crates/, and how high they stand: a crate depends on lower floors only, never
+"""The folders of crates/, and their levels: a crate depends on lower levels only, never
 sideways."""
 
 WITHIN_BASE = {"reactor": {"sys"}, "sys": set(), "wire": set(), "measure": set()}
-"""The one exception to "never sideways": the reactor stands on sys and on nothing else."""
+"""The one exception to "never sideways": the reactor uses sys and nothing else."""
 
 PURE = ("crates/base/wire/src", "crates/base/measure/src", "crates/subject/serve/src/service")
 """Rooms without socket, clock, file or `unsafe`: time and randomness are arguments."""
@@ -78,7 +76,7 @@ PACKAGES = {
 
 
 def home(package: str) -> tuple[str, str]:
-    """The floor and the name of a crate, from where it stands."""
+    """The level and the name of a crate, from its folder."""
     parts = Path(PACKAGES[package]["manifest_path"]).relative_to(ROOT / "crates").parts
     return (parts[0], parts[1]) if len(parts) == 3 else (parts[0], parts[0])
 

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
 REWRITE = "\r\x1b[K"
-"""Back to the line's beginning, and what stood there erased."""
+"""Back to the line's beginning, and erase the line."""
 SHORTEST_INTERVAL_S = 0.24
 """Four a second, and a little sooner where the clock is late."""
 

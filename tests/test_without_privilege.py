@@ -42,7 +42,7 @@ NETWORK = '[network]\ntopology = "single,2"\n'
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder of nobody's own, with what it runs: the checkout may be closed to it."""
+    """A folder that the user nobody owns, with what it runs: it may not read the checkout."""
     with tempfile.TemporaryDirectory(prefix="plimsoll-nobody-") as name:
         own = Path(name)
         shutil.copytree(ROOT / "lab" / "plimsoll_lab", own / "lab" / "plimsoll_lab")

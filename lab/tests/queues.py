@@ -46,7 +46,7 @@ def departures(server: Server, arrivals: Array, rng: np.random.Generator) -> Arr
         return _several(arrivals, services, server.workers)
     if not server.pauses:
         return _one(arrivals, services)
-    # On a clock that stands still in every pause, the server never pauses.
+    # On a clock that stops in every pause, the server never pauses.
     phase_s = rng.uniform(0, PAUSE_EVERY_S)
     worked = _one(_working(arrivals + phase_s), services)
     whole = np.floor(worked / (PAUSE_EVERY_S - PAUSE_S))

@@ -1,4 +1,4 @@
-"""What a path carries, and what a run does where that is not what was asked for."""
+"""The rate of a path, and what a run does where that is not what was asked for."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NOW = 1_763_800_000.0
 
 
 class Listener:
-    """A process that keeps what it is told."""
+    """A process that keeps the lines that it gets."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -57,7 +57,7 @@ def generator(name: str, *, clock_offset_s: float = 0.0, awaits_start: bool = Tr
 
 
 def told(*generators: Generator) -> list[list[str]]:
-    """What each was told."""
+    """The lines that each got."""
     return [cast("Listener", each.process).lines for each in generators]
 
 

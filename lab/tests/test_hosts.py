@@ -104,12 +104,12 @@ def test_last_words_have_no_colours_and_no_control_characters(launcher: Launcher
 
 
 READER = "import sys\nfor line in sys.stdin:\n    print('read', line, end='', flush=True)\nprint('end', flush=True)"
-"""Repeats what it is told, and says when there is no more."""
+"""Repeats its input, and says when there is no more."""
 
 
 def test_a_process_that_prints_without_end_holds_up_nobody(launcher: Launcher) -> None:
     with launcher.start(["cat", "/dev/zero"], role="server", metered=False) as process:
-        # Against hanging: whoever reads to the end comes back only once it is killed.
+        # Against hanging: reading to the end returns only once it is killed.
         rescue = threading.Timer(60, process.kill)
         rescue.start()
         for _ in range(3):

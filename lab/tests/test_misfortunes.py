@@ -110,7 +110,7 @@ def test_nothing_outlives_a_killed_lab(suite_file: Path, tmp_path: Path) -> None
 
 
 def marked(mark: Path) -> list[str]:
-    """Processes whose environment carries the mark of this test."""
+    """Processes whose environment has the mark of this test."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():

@@ -1,5 +1,5 @@
-"""Hosts, places and roles of a suite: what is refused, what follows from it, and what each part is
-told.
+"""Hosts, places and roles of a suite: what is refused, what follows from it, and the arguments of
+each part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A host that gives no sign is lost within ten seconds: in simulated time, with a stand-in for
+"""A host that does not answer is lost within ten seconds: in simulated time, with a stand-in for
 Ray.
 """
 

@@ -1,4 +1,4 @@
-"""Mininet's words for a rack, and what they stand for."""
+"""Mininet's words for topologies, and the networks that they mean."""
 
 from __future__ import annotations
 
