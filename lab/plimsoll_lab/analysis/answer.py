@@ -72,7 +72,7 @@ def _compared(verdicts: Sequence[VerdictRecord]) -> list[VerdictRecord]:
 
 
 def main_verdict(verdicts: Sequence[VerdictRecord]) -> VerdictRecord | None:
-    """What the first sentence tells, and the first picture shows; None where nothing could be
+    """The verdict of the first sentence and the first picture; None where nothing could be
     compared.
     """
     compared = _compared(verdicts)
@@ -83,8 +83,8 @@ def main_verdict(verdicts: Sequence[VerdictRecord]) -> VerdictRecord | None:
 
 
 def _heaviest(some: Sequence[VerdictRecord], verdicts: Sequence[VerdictRecord]) -> list[VerdictRecord]:
-    """Those of some verdicts that are about the heaviest of their settings. Not every figure can be
-    compared at each setting, so the last verdict may be of a lighter one.
+    """The verdicts among `some` about the heaviest setting. Not every figure can be compared at
+    each setting, so the last verdict may be of a lighter one.
     """
     places = list(dict.fromkeys(repr(each.at) for each in verdicts))
     heaviest = max(places.index(repr(each.at)) for each in some)
@@ -251,8 +251,8 @@ def _no_result(evidence: Evidence) -> str:
 
 
 def _stopped(evidence: Evidence) -> list[str]:
-    """Who stopped, in one sentence; of several settings, the first at which each did. Those that
-    stop alike are told together.
+    """The contenders that stopped, in one sentence; of several settings, the first at which each
+    did. Contenders that stopped alike are named together.
     """
     first: dict[str, StopRecord] = {}
     for each in evidence.stops:

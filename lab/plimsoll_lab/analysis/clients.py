@@ -18,7 +18,7 @@ from plimsoll_lab.store.timelines import read_clients
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """The clients of one trial; times are of those that succeeded."""
+    """The clients of one trial; times are of clients that succeeded."""
 
     trial: int
     """Its number."""
@@ -33,8 +33,8 @@ class Strip:
 
 
 def strips(run: RunRecord, path: Path, trials: Sequence[TrialRecord]) -> dict[str, list[Strip]]:
-    """By the setting of the other axes, one strip a contender; empty where no generator told of its
-    connections.
+    """By the setting of the other axes, one strip a contender; empty where no generator recorded
+    its connections.
     """
     found: dict[str, list[Strip]] = {}
     for level, contender, trial in typical_trials(run, trials):

@@ -77,14 +77,14 @@ ROUNDING = 1e-9
 
 
 def is_told_less(part: float, most: float) -> bool:
-    """Whether this part of the trials that tell a response time is too small beside another."""
+    """Whether this part of the trials that have a response time is too small beside another."""
     return most - part > UNTOLD_MORE + ROUNDING
 
 
 def told_parts(
     figure: str, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
 ) -> dict[int, float]:
-    """The part of each point's valid trials that tell a figure."""
+    """The part of each point's valid trials that have a figure."""
     return {
         point.number: statistics.fmean(figure in trial.figures for trial in valid)
         for point in points
@@ -131,7 +131,8 @@ LOWER_BOUND = ("completed_rate", "goodput_bits_per_s")
 SERVERS_OWN = ("server.cpu_us_per_request",)
 """Figures that a generator at its own limit does not spoil."""
 NEVER_ESTABLISHED = "connections.never_established"
-"""Such a generator tells that there were none, and of some not whose fault they were."""
+"""A generator at its own limit can show that there were none. If there were some, it cannot show
+whose fault that was."""
 OF_CONNECTIONS = (
     *("connections.established", "server.peak_connections"),
     *("server.memory_bytes", "host.memory_bytes"),

@@ -103,14 +103,14 @@ def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[Base
 
 
 def _unfinished(run: RunRecord, trials: Sequence[TrialRecord]) -> list[tuple[GateOutcome, str]]:
-    """A gate that was ended early passes nobody: whoever ends it at a lucky block chooses it."""
+    """A gate that was ended early does not pass: it may have been ended at a lucky block."""
     if len(trials) >= len(run.trials):
         return []
     return [("undecided", f"{len(trials)} of {len(run.trials)} trials were measured")]
 
 
 def _zeros(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple[GateOutcome, str]]:
-    """Comparisons that cannot be made. The blocks without a zero would not stand for the others."""
+    """Comparisons that cannot be made. The blocks without a zero do not represent the others."""
     return [
         ("undecided", f"{_what(name, compared.figure, compared.at, run)} was zero, which has no ratio to another value")
         for compared in family
@@ -128,7 +128,7 @@ def _obstacles(run: RunRecord, family: Sequence[FigureComparison]) -> list[tuple
 
 
 def _searches(run: RunRecord, compare: str) -> list[tuple[GateOutcome, str]]:
-    """What searches mean that failed, were not finished, or found nothing to be carried."""
+    """The outcomes of searches that failed, were not finished, or found no load that passes."""
     found: list[tuple[GateOutcome, str]] = []
     for each in run.searches:
         name = formatting.contender(each.setting, compare)

@@ -47,7 +47,7 @@ class HistoryValue:
     high: float | None
     n: int
     told: float
-    """The part of the point's valid trials that tell the figure."""
+    """The part of the point's valid trials that have the figure."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ class Series:
     at: str
     values: Sequence[HistoryValue]
     missing: Sequence[int]
-    """The places of the runs that were asked for it and do not tell it."""
+    """The places of the runs that should have it and do not."""
     changes: Sequence[Change]
 
 
@@ -103,7 +103,7 @@ def find_history(folders: Sequence[RunFolder], suite: str) -> History:
     series = [
         Series(
             figure=figure,
-            # One place under several loads or networks is told by the first run that had each.
+            # Of equal places under several loads or networks, each is named by its first run.
             at=place if alike[name, place] == 1 else f"{place}, as in run {runs[values[0].order].run}",
             values=values,
             missing=sorted(asked.keys() - {each.order for each in values}),

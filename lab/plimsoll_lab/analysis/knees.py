@@ -24,7 +24,7 @@ AXIS = "load.connections"
 
 def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord]:
     """One entry for each setting besides the connections, of a run that varies them in a closed
-    loop. Of an imported run nobody knows whether a loop was closed.
+    loop. Whether the loop of an imported run was closed is unknown.
     """
     if run.imported is not None:
         return []

@@ -20,7 +20,7 @@ argument says that only a stated limit counts, and no growth of the backlog."""
 def who_limited(
     outcomes: Sequence[Outcome], *, rate: float | None, ceiling: float | None, null_misses: NullMisses
 ) -> tuple[LimitedBy, str | None]:
-    """Who it was, and how near the generator was to its own limit, where it was.
+    """What the limit was, and how near the generator was to its own limit, where that was it.
 
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
     and `ceiling` what the generator gets from a null server, in requests a second.

@@ -36,7 +36,7 @@ class Traffic:
     ends_s: float
     """The end of the last interval."""
     totals: Mapping[str, int]
-    """Packets, bytes, endpoints and what went wrong, as far as the capture tells."""
+    """Packets, bytes, endpoints and what went wrong, as far as the capture shows it."""
     drops: int | None
     """Packets that the capture missed; None where it does not say."""
 

@@ -1,8 +1,8 @@
 """The response time's percentile curve of each point: at every percentile, the median over its
 valid trials.
 
-Of a trial with disturbed moments the percentiles are those of the kept time, as in every table.
-Those that are the generator's own lateness are left out.
+Of a trial with disturbed moments the percentiles are of the kept time, as in every table.
+Percentiles that are the generator's own lateness are left out.
 """
 
 from __future__ import annotations

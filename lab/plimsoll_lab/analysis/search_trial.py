@@ -27,7 +27,7 @@ sent."""
 LEAST_LOST, MOST_LOST = 0.01, 0.9
 """A missed limit is at least so much off, and never all."""
 NO_RESULT_LOST = 0.5
-"""Of a trial without a result nothing tells how far off it was."""
+"""How far off a trial without a result was is unknown."""
 PLATEAU = 1.05
 """A server that uses no more than this many times the CPU at any higher load has found its limit in
 the CPU."""
@@ -72,7 +72,7 @@ def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
     if trial.outcome == "ok" and not _truncated(trial):
         every = [each for limit in suite.limits if (each := _excess(trial, limit)) is not None]
         excess = max(every, default=None)
-    # A generator that forks tells of no second: of its backlog only the end is known.
+    # A generator that forks reports no seconds: of its backlog only the end is known.
     tells = "--timeseries" in trial.load.get("command", ())
     is_steady = _batch_growth(trial).refuted if tells else _growth(trial) is not None
     if met and over_a_rate(suite) and not is_steady:
@@ -120,7 +120,9 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
 
 
 def _untold(trial: TrialRecord, suite: Suite) -> str:
-    """Why a trial that met every limit, as far as it tells, does not show that its load lasts."""
+    """Why a trial that met every limit, as far as it has figures, does not show that its load
+    lasts.
+    """
     limit = next((each for each in suite.limits if _cut_away(trial, each)), None)
     if limit is not None:
         return f"the emulator disturbed each trial, and '{limit.text}' is not known without that"
@@ -188,7 +190,7 @@ def _off(trial: TrialRecord, limit: Limit) -> float:
 
 
 def _cut_away(trial: TrialRecord, limit: Limit) -> bool:
-    """Whether nobody knows the figure of a limit, as the emulator disturbed the trial."""
+    """Whether the figure of a limit is unknown, as the emulator disturbed the trial."""
     return trial.cut is not None and limit.figure not in trial.figures
 
 
@@ -212,7 +214,7 @@ def _grown(trial: TrialRecord) -> float:
 
 def _growth(trial: TrialRecord) -> float | None:
     """The same from the end of the window alone, for a window too short for batches; None where
-    the trial does not tell its rate and mean response time, as after a cut.
+    the trial lacks its rate and mean response time, as after a cut.
     """
     requests = _counts(trial, "requests")
     rate, mean_us = (trial.figures.get(name) for name in ("completed_rate", "response_time_us.mean"))

@@ -1,5 +1,5 @@
-"""What a run's searches have found: a sentence for each server, who carries most, and what broke
-first.
+"""What a run's searches have found: a sentence for each server, the highest capacity, and what
+broke first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     ended, decided = [each for each in group if each.state not in OPEN], _decided(group)
     lowers = [each.lower for each in decided if each.lower is not None]
     uppers = [each.upper for each in decided if each.upper is not None]
-    # A search without a bound counts too: nothing was carried, or nothing was too much.
+    # A search without a bound counts too: no load passed, or none was too much.
     carried = [each.lower or 0 for each in decided]
     too_much = [math.inf if each.upper is None else each.upper for each in decided]
     middle = statistics.median(carried) if len(carried) > 1 else 0.0
@@ -80,7 +80,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
 
 
 def _decided(group: Sequence[SearchRecord]) -> list[SearchRecord]:
-    """The searches of a point that say what the server carries. One that was broken off says
+    """The searches of a point that found the server's capacity. A search that was broken off says
     nothing about what others of the same server found.
     """
     ended = [each for each in group if each.state not in OPEN]
@@ -92,8 +92,8 @@ def _finite(bound: float) -> int | None:
 
 
 def capacity_family(run: RunRecord, compare: str) -> list[FigureComparison]:
-    """Who carries most, at each setting of the other axes. A capacity is the interval between its
-    bounds: below the floor it begins at 0, and without an end where the server was not the limit.
+    """The capacities at each setting of the other axes. A capacity is the interval between its
+    bounds: below the floor it begins at 0, and it has no end where the server was not the limit.
     """
     places: dict[str, list[SearchRecord]] = {}
     for each in run.searches:
@@ -122,8 +122,8 @@ def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
 
 
 def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecord]) -> list[StopRecord]:
-    """The contenders that failed, or carry less than the lowest load: these have no capacity to be
-    compared by.
+    """The contenders that failed, or whose capacity is below the lowest load: these have none to
+    compare.
     """
     compare, found = run.family.compare, []
     for each in capacities if compare is not None else ():
@@ -174,7 +174,7 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
 
 
 def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
-    """What the searches that ended have found to be carried."""
+    """The capacity that the ended searches have found, in words."""
     unit = UNITS[searched_key(run)]
     floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
@@ -202,8 +202,8 @@ def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchReco
 
 
 def _spread(found: CapacityRecord, decided: int) -> str:
-    """Of how many searches the answer is, and from the least to the most that any of them found to
-    be carried; empty of a single one.
+    """The number of searches, and the least and the most that any of them found; empty for a single
+    search.
     """
     of = "" if decided == found.searches else f" of {found.searches}"
     if decided == 1 or not found.lowers:

@@ -33,8 +33,8 @@ WIDE = 8.0
 
 
 def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
-    """The picture of the heaviest setting of the axes that do not compete; None where no search
-    told the limited figure, or where there are more servers than colours.
+    """The picture of the heaviest setting of the axes that do not compete; None where no search has
+    the limited figure, or where there are more servers than colours.
     """
     compare = layout.compare
     tried = [each for each in run.searches if each.loads]

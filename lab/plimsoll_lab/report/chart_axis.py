@@ -20,8 +20,8 @@ TIMES = " * "
 SCALES = {"s": (1e3, "ms"), "B": (2.0**-10, "KiB"), "bit/s": (1e-6, "Mbit/s"), "bit": (1e-3, "kbit"), "": (1.0, "")}
 """Of each unit, what a value is multiplied by for its axis, and the axis's words."""
 LOGARITHMIC_FROM = 8.0
-"""An axis whose ends lie farther apart is logarithmic: on a linear one nothing is told apart near
-the lower end."""
+"""An axis whose ends lie farther apart is logarithmic: on a linear one marks near the lower end
+overlap."""
 PANELS_MOST = 8
 """More settings of a second axis than this are joined by their lines alone."""
 
@@ -33,7 +33,7 @@ class ChartAxis:
     path: str
     """The setting's path, or two with ` * ` between them."""
     column: str
-    """Of its numbers in the data; the rest of a setting stands in `COLUMN_rest`."""
+    """Of its numbers in the data; the rest of a setting is in `COLUMN_rest`."""
     title: str
     """Its words, with the unit."""
     values: tuple[float, ...]

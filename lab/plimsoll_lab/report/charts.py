@@ -89,7 +89,7 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
             spec = _against(figure, layout, over, run.references)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
-        # A search tries loads where they tell most, seldom the same for two contenders.
+        # A search tries loads where they show most, seldom the same for two contenders.
         if layout.compare is not None and run.search is None:
             spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > LOGARITHMIC_FROM)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
@@ -190,7 +190,7 @@ def _over_panel(
         },
         {
             "data": {"name": "points"},
-            # A point without a result breaks the line: nobody knows what lies between its
+            # A point without a result breaks the line: it is unknown what lies between its
             # neighbours.
             "transform": [*with_value(over.column), *_only(over, rest)],
             "mark": {"type": "line", "strokeWidth": 1.6, "invalid": "break-paths-filter-domains"},
@@ -244,7 +244,7 @@ def _only(over: ChartAxis, rest: str | None) -> list[Json]:
 def _side_by_side(figure: Figure, layout: MatrixLayout, *, logarithmic: bool) -> Json:
     return {
         "$schema": SCHEMA,
-        "bounds": "flush",  # the plots of the panels stand in line, whatever their labels take
+        "bounds": "flush",  # the plots of the panels are in line, whatever their labels take
         "align": "all",
         "spacing": 52,
         "hconcat": [

@@ -60,7 +60,7 @@ def _spread(times_us: Sequence[float]) -> tuple[str, ...]:
 def section(
     strips: Mapping[str, Sequence[Strip]], charts: Mapping[str, Described], stills: Mapping[str, Markup]
 ) -> Section:
-    """The section; without parts where no generator told of its connections."""
+    """The section; without parts where no generator recorded its connections."""
     parts: list[Part] = [
         Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in charts.items()
     ]

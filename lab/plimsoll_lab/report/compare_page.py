@@ -33,7 +33,7 @@ WIDTH = 310
 """Pixels of the forest plot: a still picture, which a phone shows whole."""
 DIGEST = re.compile(r"[0-9a-f]{40,}")
 DIGITS = 12
-"""Of a digest, those that tell two builds apart."""
+"""Of a digest: enough to distinguish two builds."""
 MOST_CURVES = 12
 """Settings whose curves are drawn; the table has every figure of the rest."""
 
@@ -135,7 +135,7 @@ def _figures(compared: ComparisonSummary, figures: Mapping[str, Figure]) -> Sect
 
 
 def _reason(reason: str, shared: Sequence[str]) -> str:
-    """The reason of a verdict; one that several have is told once, above the table."""
+    """The reason of a verdict; a reason that several have is printed once, above the table."""
     if reason not in shared:
         return reason
     return f"reason {shared.index(reason) + 1}"

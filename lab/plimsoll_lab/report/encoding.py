@@ -74,7 +74,7 @@ def colour_of(layout: MatrixLayout) -> Json:
 
 
 def colour_and_shape(layout: MatrixLayout) -> Json:
-    """A contender's colour and its mark, for readers who cannot tell the colours apart."""
+    """A contender's colour and its mark, for readers who cannot distinguish the colours."""
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(layout.contenders))]
     return {
         "color": colour_of(layout),

@@ -1,5 +1,5 @@
 """A forest plot: a row a comparison, its estimate a mark and its interval a line. The words of a
-row stand above its line: beside it, long ones would leave a phone no room for the lines.
+row are above its line: beside it, long ones would leave a phone no room for the lines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ForestRow:
     high: float | None
     """The upper end; a row without both ends has no line."""
     group: str
-    """What its colour and mark stand for: a contender, or a way of being better."""
+    """What its colour and mark mean: a contender, or a way of being better."""
 
 
 def forest(rows: Sequence[ForestRow], encoding: Json, *, title: str, lines: Sequence[float], width: int) -> Json:

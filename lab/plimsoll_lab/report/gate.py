@@ -101,8 +101,8 @@ def _row(loss: LossRecord, run: RunRecord) -> str:
 
 
 def junit(summary: RunSummary, gate: GateRecord, run: RunRecord) -> str:
-    """A test case a comparison; a loss is a failure, a failed server an error, and what cannot be
-    told is skipped.
+    """A test case a comparison; a loss is a failure, a failed server an error, and an undecided
+    comparison is skipped.
     """
     suite = ET.Element("testsuite", name=f"plimsoll gate {summary.suite}")
     for each in gate.losses:

@@ -21,8 +21,8 @@ from plimsoll_lab.suite.figures import Figure
 from plimsoll_lab.suite.settings import Settings
 
 PREFERRED = "server.cpu_us_per_request"
-"""Where nothing is compared: what a server costs tells contenders apart even where all of them
-complete the whole load."""
+"""Where nothing is compared: contenders differ in what they cost, even where all of them complete
+the whole load."""
 AXES = ENCODED | {"us": (1.0, "µs"), "s": (1e3, "ms"), "per_s": (1.0, "per second")}
 """Of each unit, what a value is multiplied by for the axis, and the axis's words."""
 ROW = 30
@@ -59,7 +59,7 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     at: Settings = {}
     rows: list[_Row] = []
     points: list[PointSummary] = []
-    # What the answer tells; else the highest load at which at least two contenders have a result.
+    # The answer's figure; else the highest load at which at least two contenders have a result.
     places = list(reversed(_places(summary, layout.compare)))
     places.sort(key=lambda place: told is None or place[0] != told.at)
     for at, points in places:  # noqa: B007 - the last one is used below
@@ -132,7 +132,7 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
     contender, at = formatting.contender(point.point, compare), without(point.point, compare)
     scored = (each for each in summary.scores if (each.figure, each.contender, each.at) == (figure, contender, at))
     score = next((each for each in scored if each.median is not None and not each.censored), None)
-    # The medians that the answer tells, which also counts trials that the generator limited.
+    # The answer's medians, which also count trials that the generator limited.
     found = point.figures[figure]
     median, interval = (found.median, found.median_ci95) if score is None else (score.median, score.median_ci95)
     return _Row(

@@ -16,7 +16,7 @@ from plimsoll_lab.store.records import Json
 
 TICKS = (2, 4, 10, 20, 100, 1000, 10000)
 LABELS = "{'2': '50 %', '4': '75 %', '10': '90 %', '20': '95 %', '100': '99 %', '1000': '99.9 %', '10000': '99.99 %'}"
-"""The share of requests that an axis value of 1 / (1 - q) stands for."""
+"""The share of requests of an axis value of 1 / (1 - q)."""
 
 LEAST_PERCENTILES = 3
 """Two are a line, whatever the response times are."""

@@ -38,7 +38,7 @@ class Panel:
     factor: float = 1.0
     """To that unit."""
     may_be_zero: bool = True
-    """Whether a line at 0 tells something."""
+    """Whether a line at 0 is worth drawing."""
 
 
 def chosen(levels: Sequence[str]) -> list[str]:
@@ -49,8 +49,8 @@ def chosen(levels: Sequence[str]) -> list[str]:
 
 
 def has_something(panel: Panel, courses: Sequence[Course]) -> bool:
-    """Whether there is something to draw: two instants, and a number that is not 0 where only such
-    a number tells something.
+    """Whether there is something to draw: two instants, and a number that is not 0 unless a line at
+    0 is worth drawing.
     """
     dots = [course.series.get(each, []) for course in courses for each in panel.series if each != "intended"]
     if not panel.may_be_zero:
@@ -175,7 +175,7 @@ def _mean(dots: Sequence[tuple[float, float]], low: float, high: float) -> float
 
 
 def thinned(dots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Dots that a screen can tell apart."""
+    """Dots that are apart on a screen."""
     size = max(1, -(-len(dots) // DOTS_MOST))
     bins = [dots[place : place + size] for place in range(0, len(dots), size)]
     return [(sum(at for at, _ in each) / len(each), sum(value for _, value in each) / len(each)) for each in bins]

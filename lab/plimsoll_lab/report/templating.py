@@ -1,4 +1,4 @@
-"""The templates of pages, and the files that pages carry inside."""
+"""The templates of pages, and the files that pages contain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE = re.compile(r"`([^`'\n]+)`")
 
 
 def with_code(text: str) -> Markup:
-    """A text escaped, and what stands between two backticks as code."""
+    """A text escaped, with text between two backticks as code."""
     parts = _CODE.split(text)
     shown = (Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
     return Markup("").join(shown)

@@ -27,7 +27,7 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 
 BINS_MOST = 60
-"""Of more seconds, the one with the highest 99th percentile stands for its neighbours."""
+"""Of more seconds, the one with the highest 99th percentile is drawn for its neighbours."""
 PANELS = (
     Panel(name="rate", series=("completed", "intended"), unit="requests/s"),
     Panel(name="connections", series=("connections",), unit="connections"),
@@ -37,8 +37,8 @@ PANELS = (
     Panel(name="errors", series=("failed", "timed_out"), unit="errors/s", may_be_zero=False),
     *(Panel(name=f"errors: {each}", series=(f"errors.{each}",), unit="errors/s", may_be_zero=False) for each in CAUSES),
 )
-"""The panels, in order. Of each cause of errors one, where the generator told causes by the second;
-else one for all."""
+"""The panels, in order. Of each cause of errors one, where the generator reports causes by the
+second; else one for all."""
 ABSENT = {
     "rate": "the generator recorded no seconds",
     "connections": "the window ended before a second sample, or the connections of the server's host were not counted",

@@ -29,7 +29,7 @@ class Cell:
     tone: str = ""
     """The badge's colour: a name of the style sheet, such as `better` or `hard_limit`."""
     mark: int | None = None
-    """A contender's place, whose mark and colour stand before the text."""
+    """A contender's place, whose mark and colour are before the text."""
     heading: bool = False
     """Whether it names its row."""
     span: int = 1
