@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.store.records import Json
@@ -40,6 +41,8 @@ WINDOW = ("window_opened", "window_closed")
 TOO_LATE = "that instant has passed"
 """What a generator says that was started after the instant it was to start at."""
 BARRIER = "--barrier"
+IdleUntil = Literal["start", "begin", "never"]
+"""Until when a generator asks nothing: it is started, or it is given the instant that it awaits."""
 EMULATOR = "link"
 """The emulator's name among the metered parts."""
 
@@ -86,6 +89,8 @@ class Generator:
     """Whether its requests are part of the figures."""
     may_wait: bool
     """Whether it may wait for the connections of others once its own are up."""
+    idle_until: IdleUntil = "never"
+    """Until when it asks the server nothing, where its window opens right after."""
     cpus: tuple[int, ...] = ()
     """The CPUs of its host that it keeps to; none for all of them."""
     process: HostProcess | None = None
@@ -127,6 +132,7 @@ def plan_generators(
                 command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
                 may_wait=may_wait(settings),
+                idle_until=idle_until(settings, suite),
                 cpus=point.place.cpus.get(LOAD, ()),
             )
         )
@@ -144,6 +150,7 @@ def plan_generators(
                     command=command,
                     measured=role.measured,
                     may_wait=may_wait(role.settings),
+                    idle_until=idle_until(role.settings, suite) if role.measured else "never",
                     cpus=point.place.cpus.get(role.name, ()),
                 )
             )
@@ -165,6 +172,17 @@ def may_wait(load: Settings) -> bool:
     return "duration" in load and load.get("engine") != "fork" and load.get("reconnect") is not True
 
 
+def idle_until(load: Settings, suite: Suite) -> IdleUntil:
+    """Until when a generator leaves the server idle before its window: a count has its window from
+    the first connect on, and one that waits for others from the instant at which all begin.
+    """
+    if suite.run.warm_up:
+        return "never"
+    if may_wait(load):
+        return "begin"
+    return "never" if "duration" in load else "start"
+
+
 def run_loads(
     testbed: Testbed,
     server: Process,
@@ -179,6 +197,7 @@ def run_loads(
     """
     deadline = time.monotonic() + timeout_s
     with contextlib.ExitStack() as stack:
+        _foresee("start", generators, server, others, window, monitors)
         _start(stack, generators, testbed.start_in_s)
         metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
         while True:
@@ -230,12 +249,35 @@ def _there(at_unix_s: float, host: Host) -> str:
     return f"{at_unix_s + host.clock_offset_s:.6f}"
 
 
-def give_start(generators: Sequence[Generator], now_unix_s: float) -> None:
-    """Give the generators that await a start one instant, once the connections of each are up. One
-    that has ended is not waited for, or the others would not end before the trial's deadline.
+def _foresee(
+    moment: IdleUntil,
+    generators: Sequence[Generator],
+    server: Process,
+    others: Mapping[str, Process],
+    window: Window,
+    monitors: Monitors,
+) -> None:
+    """Read what the window begins with beforehand, where nobody asks for anything from this moment
+    until it opens. What a generator says of its opening comes later, by tens of milliseconds from
+    another machine: work of the first instants was in no figure.
+    """
+    if all(each.idle_until == moment for each in generators):
+        window.foresee(monitors.server_host, server, others)
+        monitors.sampler.foresee()
+
+
+def all_wait(generators: Sequence[Generator]) -> bool:
+    """Whether the connections of each generator that awaits a start are up. One that has ended is
+    not waited for, or the others would not end before the trial's deadline.
     """
     waiting = [each for each in generators if each.awaits_start and not each.ended]
-    if not all(each.is_up for each in waiting):
+    return bool(waiting) and all(each.is_up for each in waiting)
+
+
+def give_start(generators: Sequence[Generator], now_unix_s: float) -> None:
+    """Give the generators that await a start one instant, once all wait."""
+    waiting = [each for each in generators if each.awaits_start and not each.ended]
+    if not all_wait(generators):
         return
     begin_at = now_unix_s + BEGIN_S + START_EACH_S * len(waiting)
     for each in waiting:
@@ -270,6 +312,8 @@ def process_events(
         if code is not None:
             _end(each, code)
     _follow_window([each for each in generators if each.measured], server, metered, window, monitors)
+    if all_wait(generators):
+        _foresee("begin", generators, server, metered, window, monitors)
     give_start(generators, time.time())
 
 

@@ -41,12 +41,18 @@ class Sampler:
         self._timeline: list[Json] = []
         self._connections: list[Json] = []
 
+    def foresee(self) -> None:
+        """The window will open, and nothing crosses the network until then."""
+        self._first = self._sample({}, 0.0, counters=True, expensive=False)
+        self._timeline.clear()
+
     def begin(self, parts: Mapping[str, Process]) -> None:
         """The window opens."""
         self._opened_at = time.monotonic()
         self._due_at = self._opened_at + EVERY_S
         self._own_s = time.process_time()
-        self._first = self._sample(parts, self._opened_at, counters=True, expensive=True)
+        first = self._sample(parts, self._opened_at, counters=True, expensive=True)
+        self._first = self._first or first
 
     def poll(self, parts: Mapping[str, Process], now: float) -> float:
         """Read where it is due; seconds until the next."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plimsoll_lab.hosts.host import Host, HostProcess, Process, read_usage
+from plimsoll_lab.hosts.host import Host, HostProcess, Process, UsageSnapshot, read_usage
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.store.program_output import LoadSummary
@@ -35,7 +35,12 @@ class Window:
     """When the lab had read the server's usage for it, on its own monotonic clock, which samples
     are due by."""
     first_at_s: float = 0.0
-    """When the server's usage was read for it, on the monotonic clock of the server's machine."""
+    """When what the server had used is what `first` says, on the monotonic clock of its machine."""
+    machine_lag_s: float = 0.0
+    """How much later its machine was read for it."""
+    before: UsageSnapshot | None = None
+    """What every part had used before it opened, where none had anything to do in between: however
+    late the opening is heard of, nothing is missed then."""
     lag_s: float = 0.0
     """How late both ends were read, together."""
     first: Usage | None = None
@@ -47,7 +52,7 @@ class Window:
     others_last: Mapping[str, Usage] = field(default_factory=dict)
     """The same as it closed."""
     length_s: float = 0.0
-    """Between these two readings."""
+    """Between these two."""
     machine_first: MachineUsage | None = None
     """The machine as it opened."""
     machine_last: MachineUsage | None = None
@@ -69,22 +74,40 @@ class Window:
         """Whether it has opened and not yet closed."""
         return self.first is not None and self.last is None
 
+    def foresee(self, host: Host, server: Process, others: Mapping[str, Process]) -> None:
+        """It will open, and no part has anything to do until then."""
+        self.before = read_usage(host, server, others, thorough=True)
+
     def begin(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It opened at this moment."""
         reading = read_usage(host, server, others, thorough=True)
-        self.opened_at = time.monotonic()
-        self.first, self.first_at_s = reading.server, reading.at_s
-        self.machine_first, self.others_first = reading.machine, reading.others
+        late_s = max(0.0, reading.at_unix_s - unix_s)
+        self.opened_at, self.first_at_s, self.machine_first = time.monotonic(), reading.at_s, reading.machine
+        self.first, self.others_first = reading.server, reading.others
+        if self.before is None:
+            self.lag_s += late_s
+        else:
+            self.first, self.others_first = self.before.server, self.before.others
+            self._opened_earlier(late_s)
         self.processes_first = self._list(server)
         self.opened_unix_s = unix_s
-        self.lag_s += max(0.0, reading.at_unix_s - unix_s)
         self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
 
     def opened_by(self, unix_s: float) -> None:
         """It had opened by this moment: what another machine says comes later."""
-        if self.opened_unix_s is not None and unix_s < self.opened_unix_s:
-            self.lag_s += self.opened_unix_s - unix_s
-            self.opened_unix_s = unix_s
+        if self.opened_unix_s is None or unix_s >= self.opened_unix_s:
+            return
+        earlier_s = self.opened_unix_s - unix_s
+        self.opened_unix_s = unix_s
+        if self.before is None:
+            self.lag_s += earlier_s
+        else:
+            self._opened_earlier(earlier_s)
+
+    def _opened_earlier(self, by_s: float) -> None:
+        self.opened_at -= by_s
+        self.first_at_s -= by_s
+        self.machine_lag_s += by_s
 
     def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It closed at this moment."""
@@ -143,14 +166,15 @@ class Window:
     def machine(self) -> MachineRecord:
         """What the whole machine did over the window."""
         first, last = self.machine_first, self.machine_last
-        if first is None or last is None or self.length_s <= 0:
+        read_s = self.length_s - self.machine_lag_s
+        if first is None or last is None or read_s <= 0:
             return {}
         record = MachineRecord(
             window_s=self.length_s,
             sample_lag_s=self.lag_s,
-            busy_cores=(last.busy_s - first.busy_s) / self.length_s,
-            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / self.length_s,
-            steal_cores=(last.steal_s - first.steal_s) / self.length_s,
+            busy_cores=(last.busy_s - first.busy_s) / read_s,
+            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / read_s,
+            steal_cores=(last.steal_s - first.steal_s) / read_s,
         )
         if last.throttled_s is not None and first.throttled_s is not None:
             record["throttled_s"] = last.throttled_s - first.throttled_s

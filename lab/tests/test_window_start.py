@@ -1,0 +1,152 @@
+"""What the first instants of a window cost: they are in its figures, however late its opening is
+heard of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
+from plimsoll_lab.hosts.samplers.machine import MachineUsage
+from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.suite.settings import Value
+from plimsoll_lab.suite.spec import RunSettings, Suite
+from plimsoll_lab.trial import window as trial_window
+from plimsoll_lab.trial.generators import Generator, Monitors, idle_until, process_events
+from plimsoll_lab.trial.window import Window
+
+HOST = cast("Host", None)
+SERVER = cast("HostProcess", SimpleNamespace(meter_source="cgroup v2", take_lines=list, exit_code=lambda: None))
+
+
+def usage(cpu_s: float) -> Usage:
+    """What a tree has used."""
+    return Usage(cpu_s=cpu_s, memory_bytes=4096)
+
+
+def snapshot(at_s: float, *, server_s: float, relay_s: float, busy_s: float) -> UsageSnapshot:
+    """A reading so many seconds after the server's machine started, which was at 1,000."""
+    return UsageSnapshot(
+        at_unix_s=1000.0 + at_s,
+        at_s=at_s,
+        server=usage(server_s),
+        others={"relay": usage(relay_s)},
+        machine=MachineUsage(busy_s=busy_s, softirq_threads_s=0.0, steal_s=0.0, throttled_s=None),
+    )
+
+
+BEFORE = snapshot(9.5, server_s=1.0, relay_s=2.0, busy_s=50.0)
+OPENING = snapshot(10.2, server_s=1.3, relay_s=2.1, busy_s=51.0)
+"""Read 0.2 s after the window opened: the server had worked for 0.3 s by then."""
+CLOSING = snapshot(12.0, server_s=2.0, relay_s=2.5, busy_s=52.8)
+
+
+def window(monkeypatch: pytest.MonkeyPatch, *, foreseen: bool, earlier_s: float = 0.0) -> Window:
+    """A window from the second 10 to 12, which another machine says was open a little earlier."""
+    readings = iter((BEFORE, OPENING, CLOSING) if foreseen else (OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    made = Window()
+    if foreseen:
+        made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1010.0)
+    made.opened_by(1010.0 - earlier_s)
+    made.end(HOST, SERVER, {}, 1012.0)
+    return made
+
+
+def cost(made: Window) -> tuple[float, float]:
+    """CPU seconds of the server, and the window's length."""
+    assert made.first is not None
+    assert made.last is not None
+    return made.last.cpu_s - made.first.cpu_s, made.length_s
+
+
+def test_a_window_that_opens_from_rest_has_all_that_it_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's work until the opening was heard of was in no figure."""
+    made = window(monkeypatch, foreseen=True)
+    assert cost(made) == pytest.approx((1.0, 2.0))
+    assert made.cpu_cores("relay") == pytest.approx(0.25)
+    assert made.lag_s == 0.0
+    assert [each.at_s for each in made.samples] == pytest.approx([0.0, 2.0])
+
+
+def test_its_machine_was_at_work_before_and_is_counted_from_its_own_reading_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = window(monkeypatch, foreseen=True, earlier_s=0.1).machine()
+    assert machine["busy_cores"] == pytest.approx(1.8 / 1.8)
+    assert machine["window_s"] == pytest.approx(2.1)
+
+
+def test_an_opening_that_another_machine_tells_of_later_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = window(monkeypatch, foreseen=True, earlier_s=0.1)
+    assert cost(made) == pytest.approx((1.0, 2.1))
+    assert made.lag_s == 0.0
+
+
+def test_a_window_amid_work_is_as_late_as_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = window(monkeypatch, foreseen=False, earlier_s=0.1)
+    assert cost(made) == pytest.approx((0.7, 1.8))
+    assert made.lag_s == pytest.approx(0.3)
+
+
+SUITE = cast("Suite", SimpleNamespace(run=RunSettings()))
+
+
+@pytest.mark.parametrize(
+    ("load", "until"),
+    [
+        ({"each": 3}, "start"),
+        ({"requests": 3, "reconnect": True}, "start"),
+        ({"each": 3, "barrier": True}, "begin"),
+        ({"duration": "2s"}, "begin"),
+        # Its window opens after its connections are up, and it does not wait for others.
+        ({"duration": "2s", "barrier": False}, "never"),
+    ],
+)
+def test_until_when_a_generator_asks_nothing(load: dict[str, Value], until: str) -> None:
+    assert idle_until(load, SUITE) == until
+    warmed_up = cast("Suite", SimpleNamespace(run=replace(RunSettings(), warm_up="1s")))
+    assert idle_until(load, warmed_up) == "never"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "foreseen"),
+    [("begin", "begin", True), ("begin", "never", False), ("start", "begin", False)],
+)
+def test_it_is_read_once_nobody_asks_until_it_opens(first: str, second: str, *, foreseen: bool) -> None:
+    done: list[str] = []
+
+    def process() -> HostProcess:
+        tell = SimpleNamespace(tell=lambda _: done.append("told"), take_lines=list, exit_code=lambda: None)
+        return cast("HostProcess", tell)
+
+    generators = [
+        Generator(
+            name=f"load-{number}",
+            role=None,
+            host=cast("Host", SimpleNamespace(clock_offset_s=0.0)),
+            command=[],
+            measured=True,
+            may_wait=True,
+            idle_until=until,  # type: ignore[arg-type]
+            process=process(),
+            awaits_start=True,
+            is_up=number == 0,
+        )
+        for number, until in enumerate((first, second))
+    ]
+    seen = cast("Window", SimpleNamespace(foresee=lambda *_: done.append("server"), first=None, open=False))
+    sampler = SimpleNamespace(foresee=lambda: done.append("hosts"))
+    monitors = cast("Monitors", SimpleNamespace(server_host=None, sampler=sampler))
+    process_events(generators, SERVER, {}, seen, monitors)
+    assert done == []
+    generators[1].is_up = True
+    process_events(generators, SERVER, {}, seen, monitors)
+    process_events(generators, SERVER, {}, seen, monitors)
+    assert done == (["server", "hosts"] if foreseen else []) + ["told", "told"]
