@@ -36,6 +36,7 @@ class Record(BaseModel):
         populate_by_name=True,
         serialize_by_alias=True,
         json_schema_serialization_defaults_required=True,
+        defer_build=True,  # a command reads few of the forms, and building them all takes half of its start
     )
 
     def to_json(self) -> dict[str, object]:

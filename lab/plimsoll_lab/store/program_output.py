@@ -21,7 +21,7 @@ Number = int | float
 class Output(BaseModel):
     """A part of what a program printed. What it did not print has a default."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, defer_build=True)
 
 
 OutputT = TypeVar("OutputT", bound=Output)
