@@ -156,14 +156,15 @@ def cluster_environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def open_cluster(hosts: int, addresses: int = 1, **environment: str) -> Iterator[Cluster]:
-    """A head, and so many hosts `h1`, `h2`, ... that have joined it."""
+def open_cluster(hosts: int, addresses: int = 1, *, backend: str = "tap", **environment: str) -> Iterator[Cluster]:
+    """A head, and so many hosts `h1`, `h2`, ... that have joined it over links of this backend."""
     rack = read_topology(f"single,{hosts + 1}", {}, addresses=addresses)
     own = {name: rack.addresses_of(name) for name in rack.hosts}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plr-", ignore_cleanup_errors=True)))
         local = stack.enter_context(LocalHost())
-        network = stack.enter_context(open_network(local, BINARY, rack.link_config(seed=1), own))
+        links = rack.link_config(seed=1)
+        network = stack.enter_context(open_network(local, BINARY, links, own, backend=backend))
         cluster = Cluster(local=local, network=network, names=rack.hosts, folder=folder)
         try:
             cluster.start(cluster.head, **environment)
