@@ -1,0 +1,90 @@
+"""The forwarders that the suites of port_fwd compare ours with: each relays what it is sent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from laboratory import HANGS_S, ROOT, wait_until
+
+SERVERS = ROOT / "suites" / "servers"
+STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
+
+
+@contextmanager
+def echo_server() -> Iterator[str]:
+    """An address that answers one connection with what it reads."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def answer() -> None:
+            # A forwarder may first see whether somebody listens.
+            while True:
+                with suppress(OSError), listener.accept()[0] as client:
+                    while data := client.recv(4096):
+                        client.sendall(data)
+                if listener.fileno() < 0:
+                    return
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def free_address() -> str:
+    """An address on which nothing listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def connection(address: str, process: subprocess.Popen[bytes]) -> socket.socket:
+    """A connection to a forwarder that has just been started."""
+    host, _, port = address.rpartition(":")
+    found: list[socket.socket] = []
+
+    def is_open() -> bool:
+        assert process.poll() is None, (process.stderr.read() if process.stderr else b"").decode()
+        with suppress(OSError):
+            found.append(socket.create_connection((host, int(port)), timeout=HANGS_S))
+        return bool(found)
+
+    wait_until(is_open, f"nothing listens on {address}")
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("haproxy", marks=pytest.mark.skipif(not shutil.which("haproxy"), reason="haproxy is missing")),
+        pytest.param(
+            "nginx",
+            marks=pytest.mark.skipif(
+                not (shutil.which("nginx") and STREAM_MODULE.exists()), reason="nginx with its stream module is missing"
+            ),
+        ),
+    ],
+)
+def test_it_relays(tmp_path: Path, program: str) -> None:
+    with echo_server() as server:
+        own = free_address()
+        commands: dict[str, Sequence[str]] = {
+            "haproxy": ["haproxy", "-q", "-db", "-f", str(SERVERS / "haproxy-stream.cfg")],
+            "nginx": ["sh", str(SERVERS / "nginx-stream.sh"), own, server, str(tmp_path)],
+        }
+        environment = os.environ | {"LISTEN": own, "SERVER": server}
+        with subprocess.Popen(commands[program], env=environment, stderr=subprocess.PIPE) as process:
+            try:
+                with connection(own, process) as client:
+                    client.sendall(b"relayed")
+                    assert client.recv(100) == b"relayed"
+            finally:
+                process.terminate()
+                process.wait(timeout=HANGS_S)
+    assert not [path.name for path in tmp_path.glob("*.pid")]
