@@ -5,7 +5,7 @@ ship (over the emulator a server's CPU per request is another), measured round b
 Each part is about the rate and the server's CPU per request:
 
     three-servers   the small form of the suite that ships, on Ray's hosts and on emulated ones,
-    port-fwd-4000   over all points that were measured in every round
+    port-fwd-4000   over all points that both measured in a round
     generators      on Ray: two generators and one with the same total
     scale           1, 2 and 4 emulated hosts at the same rate each: the generators' CPU per request
                     beside what `plimsoll lab plan --scale` says from the run on one of them
@@ -47,6 +47,7 @@ from laboratory import BINARY, environment, lab_command, marked, wait_until  # n
 
 MARGIN = 0.05
 OVERHEAD_S = 10.0
+LEAST_ROUNDS = 3
 TRIES = 5
 """A trial that this machine has spoilt is no result, and is made again so often."""
 EQUIVALENT = ("completed_rate", "server.cpu_us_per_request")
@@ -185,21 +186,26 @@ class Bench:
 
     def shipped(self, suite: str, rounds: int) -> dict[str, Any]:
         """The small form of a suite that ships, unchanged, on the cluster and on namespaces in
-        turn: the ratio of each figure, in a round its geometric mean over the points.
+        turn: the ratio of each figure, in a round its geometric mean over the points that both
+        measured. What was not measured is printed with its reason.
         """
-        seen: list[list[dict[int, Mapping[str, float]]]] = [[], []]
+        means: dict[str, list[list[float]]] = {figure: [[], []] for figure in EQUIVALENT}
+        points = []
         for number in range(rounds):
+            found: list[dict[int, Mapping[str, float]]] = [{}, {}]
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                _, found, _ = self._run(("ray", "netns")[side], suite, "--fast", "--repeat", "1")
-                seen[side].append(found)
-        points = set.intersection(*(set(each) for one in seen for each in one))
-        if not points:
-            return {figure: {"equivalent": False, "points": 0} for figure in EQUIVALENT}
-        means = {
-            figure: [[statistics.geometric_mean(each[at][figure] for at in points) for each in one] for one in seen]
-            for figure in EQUIVALENT
-        }
-        return {figure: {**ratio(*sides), "points": len(points)} for figure, sides in means.items()}
+                _, found[side], said = self._run(("ray", "netns")[side], suite, "--fast", "--repeat", "1")
+                if said:
+                    print(f"  round {number + 1} on {('ray', 'netns')[side]}: {said}", flush=True)
+            both = found[0].keys() & found[1].keys()
+            points.append(len(both))
+            for figure, sides in means.items():
+                for each, one in zip(sides, found, strict=True) if both else ():
+                    each.append(statistics.geometric_mean(one[at][figure] for at in both))
+        told = {"rounds": rounds, "points": points}
+        if sum(count > 0 for count in points) < LEAST_ROUNDS:
+            return {figure: {"equivalent": False, **told} for figure in EQUIVALENT}
+        return {figure: {**ratio(*sides), **told} for figure, sides in means.items()}
 
     def _trial(self, side: Side) -> Mapping[str, float]:
         """The figures of one trial; of one emulated generator also what a plan says a request
@@ -233,8 +239,8 @@ class Bench:
         trials = [json.loads(path.read_text(encoding="utf-8")) for path in Path(out).glob("0001/trials/*.json")]
         found = {trial["point"]: trial["figures"] for trial in trials if trial["outcome"] in MEASURED}
         found = {point: figures for point, figures in found.items() if figures.keys() >= {*EQUIVALENT}}
-        reasons = {str(trial["reason"]) for trial in trials if trial["point"] not in found}
-        return Path(out) / "0001", found, f"{sorted(reasons)} {done.stderr}"
+        said = sorted({str(trial["reason"]) for trial in trials if trial["point"] not in found})
+        return Path(out) / "0001", found, "; ".join(said) or ("" if trials else done.stderr)
 
     def _lab(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = lab_command(*words)
@@ -298,7 +304,7 @@ def say(row: Mapping[str, Any]) -> str:
         memory = row["memory_bytes"] / 2**20
         return f"{row['cpu_cores']:.3f} cores, {memory:.0f} MiB, {row['processes']} processes"
     if "ratio" not in row:
-        return "no point has a result in every round"
+        return "fewer than three rounds have a point that both measured"
     low, high = row["ci90"]
     call = "equivalent" if row["equivalent"] else "not shown to be equivalent"
     return f"{row['ratio']:.3f} ({low:.3f} to {high:.3f}): {call} within {MARGIN:.0%}"
