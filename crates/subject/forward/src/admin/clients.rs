@@ -26,19 +26,19 @@ pub(super) struct Clients(Vec<Client>);
 
 struct Client {
     stream: TcpStream,
-    stage: Stage,
+    state: ClientState,
     /// When it has taken too long.
     until: Instant,
 }
 
-enum Stage {
+enum ClientState {
     /// Its request has come so far.
-    Asks(Vec<u8>),
+    Requesting(Vec<u8>),
     /// What is left of its answer, and when it has to have read it.
-    Reads { answer: Vec<u8>, sent: usize, last: Instant },
+    Answering { answer: Vec<u8>, sent: usize, last: Instant },
     /// It has its answer, and has not closed. A close that left bytes of it unread would be a
     /// reset, and take the answer back.
-    Leaves,
+    Answered,
 }
 
 impl Clients {
@@ -54,12 +54,12 @@ impl Clients {
         {
             self.0.remove(place);
         }
-        self.0.push(Client { stream, stage: Stage::Asks(Vec::new()), until: now + PATIENCE });
+        self.0.push(Client { stream, state: ClientState::Requesting(Vec::new()), until: now + PATIENCE });
     }
 
     /// The place of the first one that has its answer.
     fn leaving(&self) -> Option<usize> {
-        self.0.iter().position(|client| matches!(client.stage, Stage::Leaves))
+        self.0.iter().position(|client| matches!(client.state, ClientState::Answered))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,9 +69,9 @@ impl Clients {
     /// What to wait for.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
         self.0.iter().map(|client| {
-            let interest = match client.stage {
-                Stage::Asks(_) | Stage::Leaves => Interest::READ,
-                Stage::Reads { .. } => Interest::WRITE,
+            let interest = match client.state {
+                ClientState::Requesting(_) | ClientState::Answered => Interest::READ,
+                ClientState::Answering { .. } => Interest::WRITE,
             };
             Place::new(client.stream.as_raw_fd(), interest)
         })
@@ -98,36 +98,37 @@ impl Client {
     fn serve(&mut self, now: Instant, answer: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<bool> {
         loop {
             let mut part = [0; 1024];
-            let moved = match &mut self.stage {
-                Stage::Asks(_) | Stage::Leaves => self.stream.read(&mut part),
-                Stage::Reads { answer, sent, .. } => self.stream.write(&answer[*sent..]),
+            let moved = match &mut self.state {
+                ClientState::Requesting(_) | ClientState::Answered => self.stream.read(&mut part),
+                ClientState::Answering { answer, sent, .. } => self.stream.write(&answer[*sent..]),
             };
             let length = match moved {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 moved => moved?,
             };
-            match &mut self.stage {
-                Stage::Asks(_) | Stage::Leaves if length == 0 => return Ok(false),
-                Stage::Asks(head) => {
+            match &mut self.state {
+                ClientState::Requesting(_) | ClientState::Answered if length == 0 => return Ok(false),
+                ClientState::Requesting(head) => {
                     head.extend_from_slice(&part[..length]);
                     if head.windows(4).any(|end| end == b"\r\n\r\n") {
-                        self.stage = Stage::Reads { answer: answer(head), sent: 0, last: now + LONGEST_ANSWER };
+                        self.state =
+                            ClientState::Answering { answer: answer(head), sent: 0, last: now + LONGEST_ANSWER };
                         self.until = now + PATIENCE;
                     } else if head.len() > LONGEST_HEAD {
                         return Ok(false);
                     }
                 }
-                Stage::Reads { answer, sent, last } => {
+                ClientState::Answering { answer, sent, last } => {
                     *sent += length;
                     self.until = (now + PATIENCE).min(*last);
                     if *sent == answer.len() {
                         self.stream.shutdown(Shutdown::Write)?;
-                        (self.stage, self.until) = (Stage::Leaves, now + PATIENCE);
+                        (self.state, self.until) = (ClientState::Answered, now + PATIENCE);
                     }
                 }
                 // It may send on for ever: the others have their turn, and its time is looked at.
-                Stage::Leaves => return Ok(true),
+                ClientState::Answered => return Ok(true),
             }
         }
     }
@@ -185,7 +186,7 @@ mod tests {
         let mut slow = connected(&mut clients, start);
         slow.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
         let deadline = Instant::now() + 60 * SECOND;
-        while matches!(clients.0[0].stage, Stage::Asks(_)) {
+        while matches!(clients.0[0].state, ClientState::Requesting(_)) {
             assert!(Instant::now() < deadline, "the request does not arrive");
             clients.serve(start, |_| vec![7; 64 * 1024 * 1024]);
         }
@@ -214,8 +215,8 @@ mod tests {
         slow.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
         slow.set_nonblocking(true).expect("a socket takes it");
         let deadline = Instant::now() + 60 * SECOND;
-        let sent = |clients: &Clients| match clients.0.first().map(|client| &client.stage) {
-            Some(Stage::Reads { sent, .. }) => *sent,
+        let sent = |clients: &Clients| match clients.0.first().map(|client| &client.state) {
+            Some(ClientState::Answering { sent, .. }) => *sent,
             _ => 0,
         };
         for second in 0..=LONGEST_ANSWER.as_secs() {
@@ -235,7 +236,7 @@ mod tests {
         let mut sends = connected(&mut clients, start);
         sends.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("there is room");
         let deadline = Instant::now() + 60 * SECOND;
-        while !matches!(clients.0[0].stage, Stage::Leaves) {
+        while !matches!(clients.0[0].state, ClientState::Answered) {
             assert!(Instant::now() < deadline, "the request does not arrive");
             clients.serve(start, |_| b"answer".to_vec());
         }
