@@ -63,8 +63,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let error = failure.as_ref().map(ToString::to_string);
-    let told = Told { summary: &summary, error };
-    let printed = arguments.output.print_outcome(&Event::summary(&told), || sentence(&summary, failure.is_some()));
+    let reported = ReportedSummary { summary: &summary, error };
+    let printed = arguments.output.print_outcome(&Event::summary(&reported), || sentence(&summary, failure.is_some()));
     match failure {
         Some(error) => Err(error),
         None => printed.map(|()| ExitCode::SUCCESS),
@@ -146,9 +146,9 @@ struct Passed {
     interval: Interval,
 }
 
-/// What was counted; with the error that ended it, where there is more that was not counted.
+/// The summary, with the error that ended the capture early, if one did.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ReportedSummary<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     #[serde(skip_serializing_if = "Option::is_none")]
