@@ -121,12 +121,12 @@ fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyho
     let made = kernel::Made::new(&config)?;
     let output = arguments.output;
     output.print_result(&ready, || ready.sentence());
-    let links = made.run(signals, arguments.interval, |told| match told {
-        kernel::Told::Counts(links) => {
+    let links = made.run(signals, arguments.interval, |event| match event {
+        kernel::NetworkEvent::Counts(links) => {
             let counters = Counters { event: "counters", unix_s: unix_s(), counted: Links { links } };
             output.print(&counters, || device_counts(links));
         }
-        kernel::Told::Lost { from_unix_s, to_unix_s, packets } => {
+        kernel::NetworkEvent::Lost { from_unix_s, to_unix_s, packets } => {
             let lost =
                 Report::Disturbance { from_unix_s, to_unix_s, late_frames: 0, lost_frames: packets, worst_us: 0 };
             output.print(&lost, || sentence(&lost));

@@ -35,8 +35,8 @@ pub(super) struct DeviceCounts {
     pub(super) dropped_by_fault: u64,
 }
 
-/// What is told while the network stands.
-pub(super) enum Told<'a> {
+/// What a network of the kernel reports while it runs.
+pub(super) enum NetworkEvent<'a> {
     /// The counts so far.
     Counts(&'a [DeviceCounts]),
     /// Devices dropped packets between two looks at them, in seconds since 1970.
@@ -67,13 +67,13 @@ impl Made {
         Ok(Made { directions: kernel::directions(config), _devices: devices })
     }
 
-    /// Waits for a signal to end, and tells what the devices drop, within [`LOOK_EVERY`], and the
+    /// Waits for a signal to end, and reports what the devices drop, within [`LOOK_EVERY`], and the
     /// counts every interval; returns the last ones.
     pub(super) fn run(
         &self,
         signals: &Signals,
         interval: Option<Duration>,
-        mut tell: impl FnMut(Told<'_>),
+        mut report: impl FnMut(NetworkEvent<'_>),
     ) -> anyhow::Result<Vec<DeviceCounts>> {
         let mut due = interval.map(|interval| Instant::now() + interval);
         let mut looked = (unix_s(), self.dropped_by_devices()?);
@@ -84,7 +84,7 @@ impl Made {
             poll::wait(&mut places, Some(next.saturating_duration_since(Instant::now())))?;
             let now = (unix_s(), self.dropped_by_devices()?);
             if let Some(lost) = lost_between(looked, now) {
-                tell(lost);
+                report(lost);
             }
             (looked, next_look) = (now, Instant::now() + LOOK_EVERY);
             if std::iter::from_fn(|| signals.next())
@@ -96,7 +96,7 @@ impl Made {
                 && *at <= Instant::now()
             {
                 *at += interval;
-                tell(Told::Counts(&self.counts()?));
+                report(NetworkEvent::Counts(&self.counts()?));
             }
         }
     }
@@ -143,9 +143,9 @@ fn dropped(directions: &[Direction], rows: &Rows<'_>) -> anyhow::Result<u64> {
 }
 
 /// What is told of two looks: the instant of each, and the packets dropped until then.
-fn lost_between(before: (f64, u64), now: (f64, u64)) -> Option<Told<'static>> {
+fn lost_between(before: (f64, u64), now: (f64, u64)) -> Option<NetworkEvent<'static>> {
     let packets = now.1.checked_sub(before.1).filter(|packets| *packets > 0)?;
-    Some(Told::Lost { from_unix_s: before.0, to_unix_s: now.0, packets })
+    Some(NetworkEvent::Lost { from_unix_s: before.0, to_unix_s: now.0, packets })
 }
 
 /// What has passed a direction's devices.
@@ -262,7 +262,8 @@ Inter-| Receive                                             | Transmit
         let table = |drops| format!("{device}: 1000 10 0 {drops} 0 0 0 0  2000 20 0 0 0 0 0 0\n");
         let look = |at, drops| (at, dropped(&directions, &Rows::of(&table(drops))).expect("a device"));
         assert!(lost_between(look(1.0, 3), look(1.02, 3)).is_none());
-        let Some(Told::Lost { from_unix_s, to_unix_s, packets }) = lost_between(look(1.0, 3), look(1.02, 10)) else {
+        let Some(NetworkEvent::Lost { from_unix_s, to_unix_s, packets }) = lost_between(look(1.0, 3), look(1.02, 10))
+        else {
             panic!("seven packets were lost");
         };
         assert_eq!((from_unix_s, to_unix_s, packets), (1.0, 1.02, 7));
