@@ -123,7 +123,7 @@ fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io
 }
 
 #[derive(Serialize)]
-struct Line {
+struct SecondRow {
     second: u64,
     unix_s: f64,
     /// Where the part of the second begins that lies in the phase, and its length: counts are of
@@ -180,7 +180,7 @@ fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &S
         // A phase that a second only touches.
         return Ok(());
     }
-    let line = Line {
+    let row = SecondRow {
         second: number,
         unix_s: second.began as f64 / 1e9,
         from_unix_s: second.from.min(second.began.max(second.to)) as f64 / 1e9,
@@ -192,5 +192,5 @@ fn write_second(file: &mut impl Write, (number, phase): (u64, Phase), second: &S
         errors: second.errors,
         response_time_us: second.response.summary(),
     };
-    writeln!(file, "{}", serde_json::to_string(&line)?)
+    writeln!(file, "{}", serde_json::to_string(&row)?)
 }
