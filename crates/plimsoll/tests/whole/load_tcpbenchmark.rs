@@ -166,7 +166,7 @@ for_every_model!(every_client_succeeds_without_a_postfix, every_client_succeeds_
 
 /// What becomes of one connection of a client, after so many honest echoes.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Behaviour {
     /// It echoes until the client closes.
     Honest,
     /// The next echo has a wrong last byte.
@@ -177,17 +177,17 @@ enum Fate {
     Reset(usize),
 }
 
-/// The fates of a client's connections, in turn. A client without any is refused each time.
-type Script = &'static [Fate];
+/// The behaviours of a client's connections, in turn. A client without any is refused each time.
+type Script = &'static [Behaviour];
 
 const ATTEMPTS: usize = 4;
 const SCRIPTS: [Script; 6] = [
-    &[Fate::Honest],
+    &[Behaviour::Honest],
     &[],
-    &[Fate::Corrupted(2), Fate::Closed(0), Fate::Honest],
-    &[Fate::Reset(3), Fate::Honest],
-    &[Fate::Closed(1), Fate::Reset(0), Fate::Corrupted(4), Fate::Honest],
-    &[Fate::Closed(2), Fate::Corrupted(0), Fate::Reset(1), Fate::Closed(4), Fate::Honest],
+    &[Behaviour::Corrupted(2), Behaviour::Closed(0), Behaviour::Honest],
+    &[Behaviour::Reset(3), Behaviour::Honest],
+    &[Behaviour::Closed(1), Behaviour::Reset(0), Behaviour::Corrupted(4), Behaviour::Honest],
+    &[Behaviour::Closed(2), Behaviour::Corrupted(0), Behaviour::Reset(1), Behaviour::Closed(4), Behaviour::Honest],
 ];
 
 /// What a script amounts to: success, failed connects, failed sequences, failed exchanges.
@@ -195,12 +195,12 @@ fn counters(script: Script) -> (bool, usize, usize, usize) {
     if script.is_empty() {
         return (false, ATTEMPTS, 0, 0);
     }
-    let broken = script.iter().take(ATTEMPTS).take_while(|fate| !matches!(fate, Fate::Honest)).count();
+    let broken = script.iter().take(ATTEMPTS).take_while(|behaviour| !matches!(behaviour, Behaviour::Honest)).count();
     (broken < ATTEMPTS, 0, broken, broken)
 }
 
-fn follow(fate: Fate, mut stream: TcpStream) {
-    let (Fate::Corrupted(honest) | Fate::Closed(honest) | Fate::Reset(honest)) = fate else {
+fn follow(behaviour: Behaviour, mut stream: TcpStream) {
+    let (Behaviour::Corrupted(honest) | Behaviour::Closed(honest) | Behaviour::Reset(honest)) = behaviour else {
         let mut message = [0; SIZE];
         while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
         return;
@@ -211,14 +211,14 @@ fn follow(fate: Fate, mut stream: TcpStream) {
         stream.write_all(&message).expect("the client reads");
     }
     stream.read_exact(&mut message).expect("the client sends");
-    match fate {
-        Fate::Corrupted(_) => {
+    match behaviour {
+        Behaviour::Corrupted(_) => {
             message[SIZE - 1] ^= 1;
             stream.write_all(&message).expect("the client reads");
             // The client is the one to end it.
             let _ = stream.read(&mut message);
         }
-        Fate::Reset(_) => reset_on_close(&stream).expect("the socket is open"),
+        Behaviour::Reset(_) => reset_on_close(&stream).expect("the socket is open"),
         _ => {}
     }
 }
