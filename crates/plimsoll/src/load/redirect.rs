@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use plimsoll_wire::http::head::{Head, HeadError};
+use plimsoll_wire::http::head::{HeadError, ResponseHead};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::request::Template;
@@ -31,7 +31,7 @@ pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> an
     let first = url.to_string();
     let mut url = url;
     for _ in 0..=MOST_REDIRECTS {
-        let Head { status, location } =
+        let ResponseHead { status, location } =
             ask(&url, route, template).with_context(|| format!("cannot look up where {url} leads"))?;
         let Some(location) = location.filter(|_| [301, 302, 303, 307, 308].contains(&status)) else { return Ok(url) };
         let next = url.join(&location);
@@ -53,7 +53,7 @@ pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> an
 }
 
 /// Sends one request, and reads the head of its answer.
-fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Head> {
+fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<ResponseHead> {
     let server = resolve(&ConnectTo::reach(route.connect_to, &url.host, url.port), route.family)?;
     let timeout = route.timeout;
     let mut stream = connect(&server.addresses, timeout)?;
@@ -80,7 +80,7 @@ fn connect(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream>
     outcome
 }
 
-fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration) -> anyhow::Result<Head> {
+fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration) -> anyhow::Result<ResponseHead> {
     let deadline = Instant::now() + timeout;
     stream.write_all(request)?;
     stream.flush()?;
@@ -95,7 +95,7 @@ fn exchange(stream: &mut (impl Read + Write), request: &[u8], timeout: Duration)
             .into());
         }
         bytes.extend_from_slice(&part[..count]);
-        match Head::read(&bytes) {
+        match ResponseHead::read(&bytes) {
             Ok(head) => return Ok(head),
             Err(HeadError::Partial) if Instant::now() < deadline => {}
             Err(HeadError::Partial) => return Err(io::Error::from(io::ErrorKind::TimedOut).into()),

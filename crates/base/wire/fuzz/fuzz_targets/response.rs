@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll_wire::http::head::{Head, HeadError};
+use plimsoll_wire::http::head::{HeadError, ResponseHead};
 use plimsoll_wire::http::response::{Progress, Reader};
 
 /// What a reader makes of a response that comes in these pieces, after which the connection ends:
@@ -49,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
     }
     if let (Progress::Complete, Some((status, ..))) = whole {
         // The other reader of heads agrees; it takes fewer fields.
-        match Head::read(input) {
+        match ResponseHead::read(input) {
             Ok(head) => assert_eq!(head.status, status),
             Err(error) => assert!(error == HeadError::Wrong && input.len() > 4000, "{error}"),
         }

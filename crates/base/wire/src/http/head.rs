@@ -7,7 +7,7 @@ const MOST_FIELDS: usize = 1000;
 
 /// The final response's head, as far as it leads somewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ResponseHead {
     /// The status code.
     pub status: u16,
     /// Where it leads (RFC 9110, section 10.2.2).
@@ -25,9 +25,9 @@ pub enum HeadError {
     Wrong,
 }
 
-impl Head {
+impl ResponseHead {
     /// Reads the head of the first response that is not an interim one (RFC 9110, section 15.2).
-    pub fn read(mut bytes: &[u8]) -> Result<Head, HeadError> {
+    pub fn read(mut bytes: &[u8]) -> Result<ResponseHead, HeadError> {
         loop {
             let mut fields = vec![httparse::EMPTY_HEADER; MOST_FIELDS];
             let mut response = httparse::Response::new(&mut fields);
@@ -48,7 +48,7 @@ impl Head {
             }
             let location = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("location"));
             let location = location.map(|field| String::from_utf8_lossy(field.value).trim().to_owned());
-            return Ok(Head { status, location });
+            return Ok(ResponseHead { status, location });
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_head_says_where_it_leads() {
-        let lead = |text: &str| Head::read(text.as_bytes()).map(|head| (head.status, head.location));
+        let lead = |text: &str| ResponseHead::read(text.as_bytes()).map(|head| (head.status, head.location));
         let moved = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 301 Moved\r\nA: b\r\nlocation:  /x y \r\n\r\nbody";
         assert_eq!(lead(moved), Ok((301, Some("/x y".to_owned()))));
         assert_eq!(lead("HTTP/1.0 200 OK\r\n\r\n"), Ok((200, None)));
