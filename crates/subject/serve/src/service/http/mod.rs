@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use body::Body;
 use precondition::Verdict;
 use range::Wanted;
-use request::{Head, Method, Request};
+use request::{Method, ParsedHead, Request};
 use response::Head as Answer;
 use stamp::Validators;
 use status::Status;
@@ -139,8 +139,8 @@ impl Service for Http {
                 };
             }
             let (request, length) = match request::parse(rest) {
-                Head::Whole(request, length) => (request, length),
-                Head::Partial => {
+                ParsedHead::Complete(request, length) => (request, length),
+                ParsedHead::Partial => {
                     let until = match self.state {
                         State::Head { until } => until,
                         _ => now + self.settings.request_timeout,
@@ -148,7 +148,7 @@ impl Service for Http {
                     self.state = State::Head { until };
                     return Processed { next: NextStep::Receive(Some(until)), ..processed };
                 }
-                Head::Bad(status) => {
+                ParsedHead::Bad(status) => {
                     self.refuse(status, context, output);
                     return Processed { requests: processed.requests + 1, next: NextStep::Linger, ..processed };
                 }

@@ -12,9 +12,9 @@ const HEAD_BYTES: usize = 16 * 1024;
 const LINE_BYTES: usize = 8000;
 
 /// What stands at the beginning of the input.
-pub(super) enum Head<'a> {
+pub(super) enum ParsedHead<'a> {
     /// A head, and its length.
-    Whole(Request<'a>, usize),
+    Complete(Request<'a>, usize),
     /// The beginning of one.
     Partial,
     /// No head that can be answered otherwise than by this.
@@ -74,43 +74,43 @@ impl<'a> Lines<'a> {
     }
 }
 
-pub(super) fn parse(input: &[u8]) -> Head<'_> {
+pub(super) fn parse(input: &[u8]) -> ParsedHead<'_> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(&input[..input.len().min(HEAD_BYTES)]) {
         // Whatever arrives together, and whatever comes in pieces: the same line is too long.
         Ok(httparse::Status::Complete(length)) if length > LINE_BYTES && has_long_line(input) => {
-            Head::Bad(Status::URI_TOO_LONG)
+            ParsedHead::Bad(Status::URI_TOO_LONG)
         }
         Ok(httparse::Status::Complete(length)) => {
             const COMPLETE: &str = "a complete head has a method, a target and a version";
             let (method, target) = (parsed.method.expect(COMPLETE), parsed.path.expect(COMPLETE));
             match read(method, target, parsed.version.expect(COMPLETE), parsed.headers) {
-                Ok(request) => Head::Whole(request, length),
-                Err(status) => Head::Bad(status),
+                Ok(request) => ParsedHead::Complete(request, length),
+                Err(status) => ParsedHead::Bad(status),
             }
         }
         Ok(httparse::Status::Partial) => partial(input),
-        Err(httparse::Error::TooManyHeaders) => Head::Bad(Status::FIELDS_TOO_LARGE),
+        Err(httparse::Error::TooManyHeaders) => ParsedHead::Bad(Status::FIELDS_TOO_LARGE),
         Err(httparse::Error::Version) => parse_other_version(input),
-        Err(_) => Head::Bad(Status::BAD_REQUEST),
+        Err(_) => ParsedHead::Bad(Status::BAD_REQUEST),
     }
 }
 
 /// What a head is that has not come whole.
-fn partial(input: &[u8]) -> Head<'_> {
+fn partial(input: &[u8]) -> ParsedHead<'_> {
     if has_long_line(input) {
-        Head::Bad(Status::URI_TOO_LONG)
+        ParsedHead::Bad(Status::URI_TOO_LONG)
     } else if input.len() >= HEAD_BYTES {
-        Head::Bad(Status::FIELDS_TOO_LARGE)
+        ParsedHead::Bad(Status::FIELDS_TOO_LARGE)
     } else {
-        Head::Partial
+        ParsedHead::Partial
     }
 }
 
 /// A head that is not of HTTP/1.0 or HTTP/1.1. A later minor version is read as the latest known
 /// (RFC 9110, section 2.5); another major version cannot be.
-fn parse_other_version(input: &[u8]) -> Head<'_> {
+fn parse_other_version(input: &[u8]) -> ParsedHead<'_> {
     let head = &input[..input.len().min(HEAD_BYTES)];
     let begun = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let Some(end) = head[begun..].iter().position(|byte| *byte == b'\n').map(|end| begun + end) else {
@@ -120,34 +120,34 @@ fn parse_other_version(input: &[u8]) -> Head<'_> {
     let mut words = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
     else {
-        return Head::Bad(Status::BAD_REQUEST);
+        return ParsedHead::Bad(Status::BAD_REQUEST);
     };
     let is_target = !target.is_empty() && target.iter().all(|byte| byte.is_ascii_graphic() || *byte >= 0x80);
     let (Ok(method), Ok(target), true, true) =
         (std::str::from_utf8(method), std::str::from_utf8(target), is_token(method), is_target)
     else {
-        return Head::Bad(Status::BAD_REQUEST);
+        return ParsedHead::Bad(Status::BAD_REQUEST);
     };
     match version.strip_prefix(b"HTTP/") {
         Some([b'1', b'.', b'2'..=b'9']) => {}
-        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => return Head::Bad(Status::VERSION_NOT_SUPPORTED),
-        _ => return Head::Bad(Status::BAD_REQUEST),
+        Some([b'0'..=b'9', b'.', b'0'..=b'9']) => return ParsedHead::Bad(Status::VERSION_NOT_SUPPORTED),
+        _ => return ParsedHead::Bad(Status::BAD_REQUEST),
     }
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     match httparse::parse_headers(&head[end + 1..], &mut fields) {
         Ok(httparse::Status::Complete((length, fields))) => {
             let length = end + 1 + length;
             if length > LINE_BYTES && has_long_line(input) {
-                return Head::Bad(Status::URI_TOO_LONG);
+                return ParsedHead::Bad(Status::URI_TOO_LONG);
             }
             match read(method, target, 1, fields) {
-                Ok(request) => Head::Whole(request, length),
-                Err(status) => Head::Bad(status),
+                Ok(request) => ParsedHead::Complete(request, length),
+                Err(status) => ParsedHead::Bad(status),
             }
         }
         Ok(httparse::Status::Partial) => partial(input),
-        Err(httparse::Error::TooManyHeaders) => Head::Bad(Status::FIELDS_TOO_LARGE),
-        Err(_) => Head::Bad(Status::BAD_REQUEST),
+        Err(httparse::Error::TooManyHeaders) => ParsedHead::Bad(Status::FIELDS_TOO_LARGE),
+        Err(_) => ParsedHead::Bad(Status::BAD_REQUEST),
     }
 }
 
