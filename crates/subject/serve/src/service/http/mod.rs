@@ -30,7 +30,7 @@ use body::Body;
 use precondition::Verdict;
 use range::Wanted;
 use request::{Method, ParsedHead, Request};
-use response::Head as Answer;
+use response::Answer;
 use stamp::Validators;
 use status::Status;
 use target::Target;

@@ -22,20 +22,20 @@ pub(super) enum Persistence {
 }
 
 /// The head of an answer while it is written.
-pub(super) struct Head<'a> {
+pub(super) struct Answer<'a> {
     output: &'a mut Output,
     start: usize,
     status: Status,
 }
 
-impl<'a> Head<'a> {
+impl<'a> Answer<'a> {
     pub(super) fn begin(
         output: &'a mut Output,
         version: Version,
         status: Status,
         date: &[u8],
         persistence: Persistence,
-    ) -> Head<'a> {
+    ) -> Answer<'a> {
         let start = output.bytes.len();
         let version = match version {
             Version::Http10 => "HTTP/1.0 ",
@@ -51,10 +51,10 @@ impl<'a> Head<'a> {
         }
         output.bytes.extend_from_slice(date);
         output.bytes.extend_from_slice(persistence.as_bytes());
-        Head { output, start, status }
+        Answer { output, start, status }
     }
 
-    pub(super) fn field(self, name: &str, value: &str) -> Head<'a> {
+    pub(super) fn field(self, name: &str, value: &str) -> Answer<'a> {
         let bytes = &mut self.output.bytes;
         for part in [name, ": ", value, "\r\n"] {
             bytes.extend_from_slice(part.as_bytes());
@@ -64,7 +64,7 @@ impl<'a> Head<'a> {
 
     /// A `Location` on this host. What came as raw UTF-8 is encoded: a field holds ASCII (RFC 9110,
     /// section 5.5).
-    pub(super) fn location(self, parts: &[&str]) -> Head<'a> {
+    pub(super) fn location(self, parts: &[&str]) -> Answer<'a> {
         let bytes = &mut self.output.bytes;
         bytes.extend_from_slice(b"Location: ");
         let encoded = parts.iter().flat_map(|part| utf8_percent_encode(part, CONTROLS));
@@ -73,12 +73,12 @@ impl<'a> Head<'a> {
         self
     }
 
-    pub(super) fn length(self, length: u64) -> Head<'a> {
+    pub(super) fn length(self, length: u64) -> Answer<'a> {
         let _ = write!(self.output.bytes, "Content-Length: {length}\r\n");
         self
     }
 
-    pub(super) fn content_range(self, part: Option<(u64, u64)>, total: u64) -> Head<'a> {
+    pub(super) fn content_range(self, part: Option<(u64, u64)>, total: u64) -> Answer<'a> {
         let bytes = &mut self.output.bytes;
         let _ = match part {
             Some((first, last)) => write!(bytes, "Content-Range: bytes {first}-{last}/{total}\r\n"),
@@ -87,7 +87,7 @@ impl<'a> Head<'a> {
         self
     }
 
-    pub(super) fn stamp(self, stamp: &Validators) -> Head<'a> {
+    pub(super) fn stamp(self, stamp: &Validators) -> Answer<'a> {
         let bytes = &mut self.output.bytes;
         let _ = write!(bytes, "Last-Modified: {}\r\nETag: ", HttpDate::from(stamp.modified()));
         bytes.extend_from_slice(stamp.tag());
