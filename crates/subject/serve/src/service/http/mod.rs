@@ -157,8 +157,8 @@ impl Service for Http {
             processed.requests += 1;
             let more = processed.consumed < input.len();
             let persists = self.persists(&request) && (more || !context.time().draining);
-            let exchange = Exchange { settings: &self.settings, request: &request, persists, context, output };
-            let persists = exchange.answer();
+            let handler = RequestHandler { settings: &self.settings, request: &request, persists, context, output };
+            let persists = handler.answer();
             if !persists {
                 let next = if more || !request.body.is_over() { NextStep::Linger } else { NextStep::Close };
                 return Processed { next, ..processed };
@@ -208,7 +208,7 @@ impl Http {
 }
 
 /// One request and all that its answer needs.
-struct Exchange<'a, O> {
+struct RequestHandler<'a, O> {
     settings: &'a Settings,
     request: &'a Request<'a>,
     persists: bool,
@@ -216,7 +216,7 @@ struct Exchange<'a, O> {
     output: &'a mut Output,
 }
 
-impl<O: ServiceContext> Exchange<'_, O> {
+impl<O: ServiceContext> RequestHandler<'_, O> {
     /// Writes the answer, and returns whether the connection goes on.
     fn answer(mut self) -> bool {
         self.output.burn += self.settings.work;
