@@ -106,7 +106,7 @@ pub struct Queue {
     /// When the last packet in order arrives.
     last_arrival: Option<Instant>,
     /// Each frame that has not departed, first in first out.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedFrame>,
     /// Packets of all of them.
     backlog: u32,
     counts: Counts,
@@ -114,13 +114,13 @@ pub struct Queue {
 
 /// A frame that has not departed wholly.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedFrame {
     begins: Instant,
     departs: Instant,
     packets: u32,
 }
 
-impl Waiting {
+impl QueuedFrame {
     /// How many of its packets have departed by `now`, which is before the last one does.
     fn departed(&self, now: Instant) -> u32 {
         let (gone, all) = (now.saturating_duration_since(self.begins), self.departs - self.begins);
@@ -220,7 +220,7 @@ impl Queue {
         let departure = start + Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX >> 2));
         self.free_at = Some(departure);
         self.note_wait(start - now, departure - start, size.packets);
-        self.waiting.push_back(Waiting { begins: start, departs: departure, packets: size.packets });
+        self.waiting.push_back(QueuedFrame { begins: start, departs: departure, packets: size.packets });
         self.backlog += size.packets;
         Some(departure)
     }
