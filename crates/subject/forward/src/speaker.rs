@@ -21,12 +21,12 @@ pub(crate) struct Speaker(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<SentenceQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct SentenceQueue {
     sentences: VecDeque<String>,
     /// Since one was said last.
     dropped: u64,
@@ -49,13 +49,13 @@ impl Drop for Speaker {
     fn drop(&mut self) {
         self.0.lock().ends = true;
         self.0.changed.notify_all();
-        let is_left = |waiting: &mut Waiting| waiting.speaks || !waiting.sentences.is_empty();
+        let is_left = |waiting: &mut SentenceQueue| waiting.speaks || !waiting.sentences.is_empty();
         drop(self.0.changed.wait_timeout_while(self.0.lock(), LAST_SENTENCES, is_left));
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, SentenceQueue> {
         // Nothing panics while it is held.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
