@@ -22,7 +22,7 @@ const PARTS: usize = 16;
 /// Bytes that wait for room in the socket. It has a buffer only while there are any: an idle
 /// connection holds none.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent(Option<Box<Waiting>>);
+pub(crate) struct Unsent(Option<Box<UnsentData>>);
 
 /// How the loop hears of room in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Room {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct UnsentData {
     bytes: Vec<u8>,
     sent: usize,
     body: Option<Body>,
@@ -155,7 +155,7 @@ impl Unsent {
 
     /// What waits to be sent: bytes, and then a body.
     pub(crate) fn new(bytes: Vec<u8>, body: Body) -> Unsent {
-        Unsent(Some(Box::new(Waiting { bytes, sent: 0, body: Some(body), blocked: false })))
+        Unsent(Some(Box::new(UnsentData { bytes, sent: 0, body: Some(body), blocked: false })))
     }
 
     /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait
@@ -191,13 +191,13 @@ impl Unsent {
                 for chunk in chunks {
                     bytes.extend_from_slice(bytes_of(chunk, input, &output.bytes));
                 }
-                self.0 = Some(Box::new(Waiting { bytes, sent, body, blocked: true }));
+                self.0 = Some(Box::new(UnsentData { bytes, sent, body, blocked: true }));
                 return Ok(total);
             }
             chunks = later;
         }
         let Some(body) = body else { return Ok(total) };
-        self.0 = Some(Box::new(Waiting { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
+        self.0 = Some(Box::new(UnsentData { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
         Ok(total + self.flush(socket, room)?)
     }
 
