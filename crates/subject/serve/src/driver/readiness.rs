@@ -226,7 +226,7 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             peer,
             conversation,
             unsent: Unsent::default(),
-            room: if S::EDGE { Room::ToldOnce } else { Room::Told },
+            room: if S::EDGE { Room::EdgeTriggered } else { Room::LevelTriggered },
             limit: Limit::default(),
             interest,
             readable: false,

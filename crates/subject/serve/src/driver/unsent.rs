@@ -28,10 +28,10 @@ pub(crate) struct Unsent(Option<Box<UnsentData>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// For as long as there is some: a send that takes less than all may end the turn.
-    Told,
+    LevelTriggered,
     /// Once, when there is some again after a send that found none: the turn ends with such a send.
     /// What took less than all may have had another reason, such as a file that shrank.
-    ToldOnce,
+    EdgeTriggered,
 }
 
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl Unsent {
                 total += sent as u64;
                 // A call on a full socket is no small one: sendfile(2) looks up a pipe's worth of
                 // pages before it finds no room.
-                if sent == 0 || (sent < asked && room == Room::Told) {
+                if sent == 0 || (sent < asked && room == Room::LevelTriggered) {
                     waiting.blocked = true;
                     return Ok(total);
                 }

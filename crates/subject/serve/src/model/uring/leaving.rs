@@ -127,7 +127,7 @@ impl<P: Service> EventLoop<'_, P> {
         if connection.life == Lifecycle::Failed {
             return Ok(());
         }
-        match waiting.flush(&*socket, Room::Told) {
+        match waiting.flush(&*socket, Room::LevelTriggered) {
             Ok(sent) => connection.conversation.counts.bytes_sent += sent,
             Err(error) => return self.fail(slot, &error),
         }
