@@ -13,9 +13,9 @@ mod parse;
 mod redirect;
 mod request;
 mod resolve;
+mod summary_text;
 mod tls;
 mod url;
-mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -153,14 +153,14 @@ fn print(
         if json {
             writeln!(out, "{}", serde_json::to_string(&ConnectionEvent::of(sequence))?)?;
         } else {
-            words::write_connection(out, sequence)?;
+            summary_text::write_connection(out, sequence)?;
         }
     }
     match common.csv {
         Some(csv::Form::ThreeServers) => csv::write_three_servers(out, summary, config, size),
         Some(_) => csv::write_summary(out, summary, config, size),
         None if json => writeln!(out, "{}", serde_json::to_string(&Event::summary(summary))?),
-        None => words::write(out, summary, config, Paint::stdout(common.output)),
+        None => summary_text::write(out, summary, config, Paint::stdout(common.output)),
     }
 }
 
