@@ -1,10 +1,10 @@
 //! Sends to many sockets with one call: io_uring(7) as a vector of system calls.
 //!
-//! A send wakes whoever waits at the other end, and where that is to run on the same CPU, the
-//! kernel switches to it as soon as the call returns. Sends that go in together are all done before
-//! that. Nothing here waits: a send takes what its socket has room for and has completed when the
-//! call returns, so that nothing is lent to the kernel for longer, and the outcomes are those of
-//! [`net::write`].
+//! A send wakes the thread that waits at the other end. If that thread is to run on the same CPU,
+//! the kernel switches to it as soon as the call returns. Sends that are submitted together are all
+//! done before that. Nothing here waits: a send takes what its socket has room for and has
+//! completed when the call returns. So the kernel keeps no memory for longer, and the outcomes are
+//! those of [`net::write`].
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

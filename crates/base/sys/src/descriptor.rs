@@ -1,9 +1,9 @@
 //! Descriptors and their limit.
 //!
-//! RLIMIT_NOFILE bounds the highest number in a *table*, and a table belongs to whoever shares it:
-//! by default all threads of a process. A thread that unshares (unshare(2), CLONE_FILES) has a
-//! table, and so a limit, of its own. From then on a number means nothing to another thread:
-//! whoever opened a descriptor in its own table is the one to use and close it.
+//! RLIMIT_NOFILE bounds the highest number in a *table*. By default all threads of a process share
+//! one table. A thread that unshares (unshare(2), CLONE_FILES) has a table, and so a limit, of its
+//! own. From then on its numbers mean nothing to other threads: only the thread that opened a
+//! descriptor may use and close it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -33,7 +33,7 @@ pub fn is_full_table(error: &io::Error) -> bool {
 /// thread needs reaches it by [`crate::passing`].
 pub fn unshare_table_keeping(keep: &[RawFd]) -> io::Result<()> {
     unshare_table()?;
-    // What other threads own stays open in their table; here, where nobody owns it, it goes.
+    // Descriptors of other threads stay open in their table; their copies here have no owner.
     close_numbers_but(keep);
     Ok(())
 }

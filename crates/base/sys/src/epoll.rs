@@ -2,8 +2,8 @@
 //! registered.
 //!
 //! The fault of its design: an entry belongs to the open file, not to the descriptor. Where a
-//! descriptor was duplicated (fork, SCM_RIGHTS), closing it leaves the entry reporting; so whoever
-//! duplicates must delete before closing.
+//! descriptor was duplicated (fork, SCM_RIGHTS), closing it leaves the entry reporting: the entry
+//! has to be deleted first.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -32,8 +32,8 @@ pub enum Trigger {
 pub struct Epoll {
     instance: OwnedFd,
     events: Vec<epoll::Event>,
-    /// The kernel, or what stands between (Valgrind), knows no epoll_pwait2: waits are rounded up
-    /// to milliseconds.
+    /// The kernel, or a program in between such as Valgrind, has no epoll_pwait2: waits are rounded
+    /// up to milliseconds.
     coarse: bool,
 }
 
@@ -135,8 +135,8 @@ fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
         Trigger::Once => epoll::EventFlags::ONESHOT,
         Trigger::Exclusive => epoll::EventFlags::EXCLUSIVE,
     };
-    // A read stops before an urgent byte: whoever takes a short read for the last one must know of
-    // it.
+    // A read stops before an urgent byte. A loop that takes a short read for the last one has to
+    // know that.
     flags.set(epoll::EventFlags::PRI, interest.read && matches!(trigger, Trigger::Edge | Trigger::Once));
     flags.set(epoll::EventFlags::IN, interest.read);
     flags.set(epoll::EventFlags::OUT, interest.write);

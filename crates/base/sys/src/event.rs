@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes whoever waits for it to become readable. Any thread may raise it, any number of times.
+/// Wakes a thread that waits for it to become readable. Any thread may raise it, any number of
+/// times.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 

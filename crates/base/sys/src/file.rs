@@ -14,7 +14,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags};
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// A regular file, and how it stood when it was opened.
+/// A regular file, with its length and time as it was opened.
 #[derive(Debug)]
 pub struct File {
     descriptor: OwnedFd,

@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 const FIRST: RawFd = 3;
 
 /// The sockets that are meant for this process, each with its name from LISTEN_FDNAMES, in order.
-/// They block nobody, and no program started from here inherits them. To be called once, before
+/// They are non-blocking, and no program started from here inherits them. To be called once, before
 /// anything else is opened.
 pub fn listeners() -> io::Result<Vec<(String, OwnedFd)>> {
     let variable = |name| std::env::var(name).ok();

@@ -1,8 +1,8 @@
 //! What the kernel offers, made safe.
 //!
-//! The only crate with `unsafe`, each use with its reason. Nothing here knows what a server or a
-//! generator is: a module wraps one mechanism of the kernel, and what a caller can get wrong is
-//! either impossible by its types or refused with an error.
+//! The only crate with `unsafe`, each use with its reason. It has no notion of servers or
+//! generators: a module wraps one mechanism of the kernel. A caller's mistake is impossible by the
+//! types, or refused with an error.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Plimsoll measures Linux I/O models; build it on Linux 6.1 or later");

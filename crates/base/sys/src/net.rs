@@ -79,9 +79,9 @@ pub fn accept_prepared(listener: impl AsFd) -> io::Result<(OwnedFd, Option<Socke
 }
 
 /// Has a TCP connection send small messages at once (TCP_NODELAY), read urgent data in its place in
-/// the stream (SO_OOBINLINE), and find out by itself that its peer has vanished: after `silence`
-/// without a byte it is asked (SO_KEEPALIVE, TCP_KEEPIDLE). Set on a listener it holds for the
-/// connections accepted there, at no cost for each (Linux copies the listener's socket).
+/// the stream (SO_OOBINLINE), and notice that its peer has vanished: after `silence` without a byte
+/// the kernel sends probes (SO_KEEPALIVE, TCP_KEEPIDLE). Connections accepted at a listener have
+/// the listener's settings, at no cost for each (Linux copies the listener's socket).
 pub fn prepare(socket: impl AsFd, silence: Duration) -> io::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_oobinline(&socket, true)?;
@@ -101,9 +101,10 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 }
 
 /// Whether the peer's end of the stream (FIN) has arrived at a TCP socket of which `read` bytes
-/// were read, however many more wait. It tells a clean end from a reset whose error another call
-/// has used up, which read alike. From TCP_INFO's tcpi_bytes_received, which counts the end as a
-/// byte (tcp_rcv_nxt_update in the kernel's tcp_input.c), and SIOCINQ, which does not (tcp(7)).
+/// were read, however many more wait. A clean end, and a reset whose error another call has used
+/// up, read alike: this distinguishes them. From TCP_INFO's tcpi_bytes_received, which counts the
+/// end as a byte (tcp_rcv_nxt_update in the kernel's tcp_input.c), and SIOCINQ, which does not
+/// (tcp(7)).
 pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
     /// Of the kernel's struct tcp_info, whose 17th eight bytes are tcpi_bytes_received; what
@@ -277,11 +278,11 @@ pub fn set_receive_timeout(socket: impl AsFd, timeout: Option<Duration>) -> io::
     Ok(sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout)?)
 }
 
-/// Has reads and writes that begin from now on wait for a tick of the kernel's clock at most, then
-/// return `WouldBlock`. One that waits already goes on until a signal interrupts it, and begins
-/// anew. Unlike the end of a half, this changes nothing for the peer: a socket both of whose halves
-/// are ended answers every byte with a reset (tcp_rcv_state_process in the kernel's tcp_input.c).
-/// Async-signal-safe: it makes two system calls.
+/// Makes reads and writes that begin from now on wait for a tick of the kernel's clock at most,
+/// then return `WouldBlock`. A call that waits already goes on until a signal interrupts it, and
+/// begins anew. Unlike the end of a half, this changes nothing for the peer: a socket both of whose
+/// halves are ended answers every byte with a reset (tcp_rcv_state_process in the kernel's
+/// tcp_input.c). Async-signal-safe: it makes two system calls.
 pub fn end_waits(socket: impl AsFd, half: Half) {
     /// None at all would mean for ever.
     const TICK: Option<Duration> = Some(Duration::from_millis(1));

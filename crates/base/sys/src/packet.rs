@@ -17,8 +17,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 const BLOCK_BYTES: usize = 1 << 20;
 /// 32 MiB in all: a tenth of a second at 2.5 Gbit/s of whole packets.
 const BLOCKS: usize = 32;
-/// The kernel wants one, and in this version only for its own arithmetic: packets stand as close as
-/// their lengths allow.
+/// The kernel requires one. This version uses it in its own arithmetic alone: packets lie as close
+/// as their lengths allow.
 const FRAME_BYTES: usize = 2048;
 /// A block that is not full is handed over after this long.
 const RETIRE: Duration = Duration::from_millis(20);
@@ -34,10 +34,10 @@ pub struct Packet<'a> {
     pub length: u32,
 }
 
-/// A VLAN tag as it stands in a frame: its Ethernet type and its number (IEEE 802.1Q).
+/// A VLAN tag as it is in a frame: its Ethernet type and its number (IEEE 802.1Q).
 type Tag = [u8; 4];
 
-/// The hardware addresses of a frame, after which its VLAN tag stands.
+/// The length of a frame's hardware addresses; the VLAN tag follows them.
 const ADDRESSES_BYTES: usize = 12;
 
 impl<'a> Packet<'a> {

@@ -14,7 +14,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// The most descriptors that one message carries (SCM_MAX_FD in the kernel's include/net/scm.h).
+/// The most descriptors in one message (SCM_MAX_FD in the kernel's include/net/scm.h).
 pub const MOST: usize = 253;
 
 const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST));

@@ -1,10 +1,10 @@
 //! Pipes as a place for bytes on their way from one socket to another (pipe(7), splice(2)): they
 //! are moved by page, and never copied into this process.
 //!
-//! The traps. EAGAIN from a splice means that the socket is empty *or* that the pipe is full, and
-//! nothing says which: a caller that fills only an empty pipe knows. SPLICE_F_MORE holds small
-//! messages back for 200 ms and is never given. A splice into a closed connection raises SIGPIPE,
-//! for which there is no flag: the process must ignore it, as the Rust runtime has it do.
+//! The traps. EAGAIN from a splice means that the socket is empty *or* that the pipe is full: only
+//! a caller that fills an empty pipe can tell. SPLICE_F_MORE holds small messages back for 200 ms
+//! and is never given. A splice into a closed connection raises SIGPIPE, for which there is no
+//! flag: the process must ignore it, as the Rust runtime has it do.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -21,9 +21,10 @@ impl Child {
 }
 
 /// Runs `work` in a copy of this process and returns the copy's number. The copy ends with `work`,
-/// whose result is its exit status, and dies with this process, however that ends. It keeps the
-/// descriptors in `keep` and standard input, output and error, and closes all others, so that none
-/// is held open behind its owner's back. Signals that are blocked here are blocked there.
+/// whose result is its exit status, and is killed when this process ends, however that ends. It
+/// keeps the descriptors in `keep` and standard input, output and error, and closes all others, so
+/// that it holds no connection open that this process closes. Signals that are blocked here are
+/// blocked there.
 ///
 /// Refused where more than one thread runs: the copy would have only the calling one, and every
 /// lock that another held would stay locked for ever (pthread_atfork(3)).
@@ -96,7 +97,7 @@ static INTERRUPTED: AtomicI32 = AtomicI32::new(-1);
 static ASKED: AtomicU8 = AtomicU8::new(0);
 
 /// From now on signals, even those that arrived while they were blocked, end what waits for
-/// `socket` in place of this process (see [`net::end_waits`]), and [`asked`] tells of them. SIGTERM
+/// `socket` in place of this process (see [`net::end_waits`]), and [`asked`] reports them. SIGTERM
 /// and SIGINT end reads; SIGUSR1, which [`End::Cut`] sends, ends writes too. A time-out that is set
 /// on the socket has to be set before [`asked`] is looked at: it may take the place of the
 /// signal's.
@@ -162,8 +163,7 @@ pub enum Ended {
 pub enum End {
     /// It finishes its work (SIGTERM).
     Finish,
-    /// It leaves its work as it stands, and says what it did (SIGUSR1; see
-    /// [`end_waits_on_signals`]).
+    /// It stops at once, and reports what it did (SIGUSR1; see [`end_waits_on_signals`]).
     Cut,
     /// The kernel ends it (SIGKILL).
     Kill,
@@ -196,8 +196,9 @@ pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Keeps the calling thread, and those it starts from now on, on these CPUs (sched_setaffinity(2)).
-/// One that does not exist, or that this process may not use, is an error.
+/// Keeps the calling thread, and threads that it starts from now on, on these CPUs
+/// (sched_setaffinity(2)). A CPU that does not exist, or that this process may not use, is an
+/// error.
 pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {

@@ -46,7 +46,7 @@ impl Signals {
         block(signals)?;
         let set = set_of(signals);
         // SAFETY: `set` is initialised and lives for the call; a fresh descriptor is returned,
-        // owned by nobody else.
+        // which has no other owner.
         unsafe {
             match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
                 -1 => Err(io::Error::last_os_error()),

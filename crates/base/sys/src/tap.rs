@@ -2,7 +2,7 @@
 //! interface, read and written by a process.
 //!
 //! The device goes away with its descriptor, however the process ends, and so does its interface,
-//! in whichever namespace that has come to stand.
+//! in whichever namespace it is.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ pub const NAME_BYTES: usize = libc::IFNAMSIZ - 1;
 /// What the kernel may leave undone in the frames that it hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// Checksums: whoever receives the frame is told that it was never on a wire.
+    /// Checksums: the receiver of the frame learns that it was never on a wire.
     Checksum,
     /// Checksums, and the cutting of TCP segments of up to 64 KiB.
     Segmentation,
@@ -45,8 +45,8 @@ struct Counters {
 }
 
 impl Tap {
-    /// Makes the interface `name`, or takes over a persistent one that nobody holds. Needs
-    /// CAP_NET_ADMIN in the namespace, or to be that one's owner.
+    /// Makes the interface `name`, or takes over a persistent one that no process holds. Needs
+    /// CAP_NET_ADMIN in the namespace, or to be the interface's owner.
     pub fn open(name: &str, offload: Offload) -> io::Result<Tap> {
         // SAFETY: an all-zero `ifreq` is a valid one.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -86,7 +86,7 @@ impl Tap {
     }
 
     /// How many frames the kernel has dropped because the process had not read the earlier ones
-    /// (`tx_dropped`), in whichever namespace the interface stands. Needs CAP_NET_ADMIN and
+    /// (`tx_dropped`), in whichever namespace the interface is. Needs CAP_NET_ADMIN and
     /// CAP_SYS_ADMIN over that namespace.
     pub fn transmit_drops(&mut self) -> io::Result<u64> {
         let namespace = self.namespace()?;
@@ -106,7 +106,7 @@ impl Tap {
             .ok_or_else(|| io::Error::other(format!("/proc/net/dev has no counters of `{name}`")))
     }
 
-    /// The network namespace that the interface stands in.
+    /// The network namespace that the interface is in.
     fn namespace(&self) -> io::Result<OwnedFd> {
         // SAFETY: TUNGETDEVNETNS takes no argument, and returns a new descriptor or an error.
         let descriptor = unsafe { libc::ioctl(self.file.as_raw_fd(), TUNGETDEVNETNS) };

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// Opens a non-blocking listener at `path`. A socket that nobody listens at any more, left behind
-/// by a program that was killed, is replaced; anything else at that path is an error (EADDRINUSE).
-/// With a `mode` the socket has those permissions, before anybody can connect.
+/// Opens a non-blocking listener at `path`. A socket that a killed program has left behind is
+/// replaced; anything else at that path is an error (EADDRINUSE). With a `mode` the socket has
+/// those permissions before a client can connect.
 pub fn listen(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     listen_as(SocketType::STREAM, path, mode)
 }
@@ -83,11 +83,10 @@ impl Name {
         Name { path: path.to_owned(), file }
     }
 
-    /// Removes the file, unless another one stands there by now. To be called while the socket is
-    /// open.
+    /// Removes the file, unless another one is there by now. To be called while the socket is open.
     pub fn remove(&self) {
         if self.file.is_some() && *self == Name::of(&self.path) {
-            // Where it is gone already nobody is missing it.
+            // It may be gone already.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -25,7 +25,7 @@ impl Ring {
         if self.destinations.len() <= slot.index() {
             self.destinations.resize_with(slot.index() + 1, || None);
         }
-        // Boxed, so that it stays where the kernel was told to read it.
+        // Boxed, so that it stays at the address that the kernel reads.
         let address = &**self.destinations[slot.index()].insert(Box::new(SocketAddrAny::from(address)));
         let request = opcode::Connect::new(Fixed(slot.0), address.as_ptr().cast(), address.addr_len()).build();
         self.push(request.user_data(Kind::Connect.tag(slot.0)))

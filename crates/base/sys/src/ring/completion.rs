@@ -17,7 +17,7 @@ use super::{Buffer, Payload, Ring, Slot};
 pub enum Completion {
     /// The watched descriptor was raised.
     Woken {
-        /// Whether the watch goes on by itself; if not, it has to be asked for again.
+        /// Whether the watch stays active; if not, it has to be requested again.
         more: bool,
     },
     /// An accept ended. Successful or not it has to be asked for again.
@@ -30,7 +30,7 @@ pub enum Completion {
     /// Something can be taken from a descriptor that was watched once, by the number it was watched
     /// under.
     Ready(u32),
-    /// A socket from outside stands in the table, or could not be put there and is closed.
+    /// A socket from outside is in the table, or could not be put there and is closed.
     Adopted(io::Result<(Slot, SocketAddr)>),
     /// A socket has a number in the thread's own table too, or cannot have one.
     Installed {
@@ -54,7 +54,7 @@ pub enum Completion {
         slot: Slot,
         /// What. An error of ENOBUFS says that the pool was empty: see [`is_out_of_buffers`].
         outcome: io::Result<Option<Buffer>>,
-        /// Whether the receive goes on by itself; if not, it has to be asked for again.
+        /// Whether the receive stays active; if not, it has to be requested again.
         more: bool,
     },
     /// A send ended.
@@ -63,7 +63,7 @@ pub enum Completion {
         slot: Slot,
         /// How many bytes of the payload were sent.
         outcome: io::Result<usize>,
-        /// What was lent.
+        /// The memory that the kernel has released.
         payload: Payload,
     },
     /// How many bytes the kernel holds for a socket's peer.
@@ -163,8 +163,8 @@ impl Ring {
 
 /// Takes over the number that a socket was given in the thread's table.
 fn installed(number: usize) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), and
-    // nobody else knows it.
+    // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), so
+    // nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)

@@ -1,10 +1,9 @@
 //! io_uring(7): requests go in on one ring, completions come out on another, many with one call.
 //!
-//! A completion is about something that *has happened* in memory that the kernel was lent: so
-//! memory lent to the kernel belongs to the [`Ring`] until the completion gives it back. Received
-//! bytes come in buffers of a pool that the kernel chooses from; accepted sockets stand in the
-//! ring's own table (*direct descriptors*), which is bounded by RLIMIT_NOFILE for each ring and
-//! takes nothing from the thread's table.
+//! The kernel uses the memory of a request until the request completes: so the [`Ring`] owns that
+//! memory until the completion returns it. Received bytes come in buffers of a pool that the kernel
+//! chooses from. Accepted sockets are in the ring's own table (*direct descriptors*), which is
+//! bounded by RLIMIT_NOFILE for each ring and takes nothing from the thread's table.
 //!
 //! Sources: io_uring_setup(2), io_uring_enter(2), io_uring_register(2),
 //! io_uring_prep_{accept,recv,send,close}(3).
@@ -61,7 +60,7 @@ impl Slot {
     }
 }
 
-/// Bytes to send, lent to the ring until they are sent.
+/// Bytes to send, which the ring owns until they are sent.
 #[derive(Debug)]
 pub enum Payload {
     /// A part of a received buffer, sent from where it is.
@@ -73,8 +72,8 @@ pub enum Payload {
 /// What a send does where the socket has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendMode {
-    /// Completes at once with what there was room for, or with `WouldBlock`: nothing stays lent to
-    /// the kernel for long.
+    /// Completes at once with what there was room for, or with `WouldBlock`: the kernel keeps no
+    /// memory for long.
     None,
     /// Waits until everything is sent or the connection fails.
     All,
@@ -89,8 +88,8 @@ static NOWHERE: libc::sockaddr = libc::sockaddr { sa_family: libc::AF_UNSPEC as 
 /// SOCKET_URING_OP_SIOCOUTQ (the kernel's include/uapi/linux/io_uring.h).
 const SOCKET_SIOCOUTQ: u32 = 1;
 
-/// A pair of rings with their sockets, buffers and what is lent to the kernel. One thread makes and
-/// uses it.
+/// A pair of rings with their sockets, their buffers and the memory that the kernel uses. One
+/// thread makes and uses it.
 pub struct Ring {
     uring: IoUring,
     pool: Pool,
@@ -356,7 +355,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Nothing that is lent may be freed while the kernel could still use it.
+        // No memory may be freed while the kernel could still use it.
         let ended = self.end_all();
         let _ = self.uring.submitter().unregister_buf_ring(GROUP);
         if ended.is_err() {
@@ -378,16 +377,15 @@ impl Ring {
         }
     }
 
-    /// Cancels every request and sees each of them end. Buffers come back to the pool; nothing else
-    /// of what still completes is told.
+    /// Cancels every request and waits until each has ended. Buffers come back to the pool; nothing
+    /// else that still completes is reported.
     pub fn end_all(&mut self) -> io::Result<()> {
         self.submit()?;
         match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any().all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // Bounded: requests that cannot be cancelled (a close on its way) end by themselves at
-        // once.
+        // Bounded: requests that cannot be cancelled (a close on its way) complete at once.
         for _ in 0..1000 {
             while let Some(completion) = self.next_completion() {
                 self.take_back(completion);

@@ -31,7 +31,7 @@ impl Buffer {
     }
 }
 
-/// The kernel wants the ring of free buffers to begin at a page.
+/// The kernel requires that the ring of free buffers begins at a page.
 const PAGE: usize = 4096;
 
 pub(super) struct Pool {
@@ -110,7 +110,7 @@ impl Pool {
         let place = usize::from(self.tail % self.count);
         // SAFETY: `place` is within the ring's `count` entries, of which the kernel reads only
         // those before the tail, and this one is not. The tail lies in the ring's first entry, is
-        // aligned as an entry is, and is written by nobody else.
+        // aligned as an entry is, and only this writes it.
         unsafe {
             let entry = self.entries.add(place).as_mut();
             entry.set_addr(self.memory.add(self.offset(id)).as_ptr() as u64);
