@@ -1,8 +1,8 @@
 //! Accepting: how connections find their worker, what a failure means, and when to try again. One
 //! policy for every loop that accepts.
 //!
-//! The rule: a full table passes the turn on, a full machine pauses, and a connection that ended in
-//! the queue is nobody's fault. Nothing here waits or calls the kernel; the time is an argument.
+//! The rule: a full table passes the accept token on, a full machine pauses, and a connection that
+//! ended in the queue is skipped. Nothing here waits or calls the kernel; the time is an argument.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,8 @@ pub enum Strategy {
     Handoff,
     /// All accept from one listener, of which one wakes for each connection (EPOLLEXCLUSIVE).
     Exclusive,
-    /// Each has a listener of its own, and the kernel spreads connections over them (SO_REUSEPORT).
+    /// Each worker has a listener of its own, and the kernel spreads connections over them
+    /// (SO_REUSEPORT).
     ReusePort,
 }
 
@@ -73,7 +74,7 @@ impl FromStr for Strategy {
 pub enum Failure {
     /// No connection waits. It is no error.
     Empty,
-    /// The listener was shut down. It is no error for whoever shut it down.
+    /// The listener was shut down, by this program.
     Closed,
     /// This table has no descriptor left: another may have.
     FullTable,
@@ -147,7 +148,7 @@ pub struct Turns(usize);
 
 impl Turns {
     /// Accepts at the first of `count` listeners that has a connection, or fails, beginning after
-    /// the one that had its turn last. `WouldBlock` where all are empty.
+    /// the listener that was served last. `WouldBlock` where all are empty.
     pub fn accept<T>(&mut self, count: usize, mut accept: impl FnMut(usize) -> io::Result<T>) -> io::Result<T> {
         for step in 0..count {
             let listener = (self.0 + step) % count;
@@ -162,7 +163,7 @@ impl Turns {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Puts listeners in the order of their turns, where something else than trying each tells
+    /// Puts listeners in the order in which they are served, for a caller that knows without trying
     /// which of them have connections.
     pub fn order(&self, listeners: &mut [u32]) {
         listeners.sort_unstable();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::timer::{Timer, Wheel};
 
-/// A timer that fires at a time or earlier: whoever has it finds out then whether anything is due.
+/// A timer that fires at a time or earlier: its owner then checks whether anything is due.
 #[derive(Debug, Default)]
 pub struct LazyTimer(Option<(Timer, Instant)>);
 

@@ -5,10 +5,10 @@
 //! connection waits in the worker's queue meanwhile. Both are first in, first out, and one table of
 //! a worker runs at a time, so they meet again.
 //!
-//! The rule: the acceptor never waits for a worker. A worker whose pair is full gets nothing more;
-//! if all are full, the one connection in hand waits until one is not, and what is queued at the
-//! listeners waits there. A table that is full takes no message (it would lose the descriptor): it
-//! says so, and another table of the worker does.
+//! The rule: the acceptor never waits for a worker. A worker whose socket pair is full gets nothing
+//! more. If all are full, the accepted connection waits until one has room, and further connections
+//! wait in the listeners' queues. A full table takes no message, as it would lose the descriptor:
+//! it reports that it is full, and another table of the worker takes the message.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,8 +1,8 @@
-//! What server, generator and forwarder stand on: timers, a slab of connections, groups of event
-//! loops with descriptor tables of their own, listeners and the handing over of connections, and
-//! rotated source addresses.
+//! What server, generator and forwarder share: timers, a slab of connections, groups of event loops
+//! with descriptor tables of their own, listeners and the handing over of connections, and rotated
+//! source addresses.
 //!
-//! It knows descriptors and threads, and nothing of protocols, models or measurements.
+//! It works on descriptors and threads. Protocols, models and measurements are not its business.
 #![forbid(unsafe_code)]
 
 pub mod accept;

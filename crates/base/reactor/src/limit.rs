@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use plimsoll_sys::event::Event;
 
 /// A limit that all event loops of a server share. A place is taken before a connection is
-/// accepted, so that several loops together never pass the limit. Whoever finds none is told
-/// when another gives one back.
+/// accepted, so that several loops together never pass the limit. A loop that finds none is woken
+/// when another loop gives one back.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     /// Taken by connections, and by accepts that may bring one.
@@ -74,8 +74,8 @@ impl ConnectionLimit {
         }
     }
 
-    /// Raises `wake` once, as soon as a place is free. Whoever gives one back raises it, so its
-    /// descriptor has to be in the tables of all.
+    /// Raises `wake` once, as soon as a place is free. The loop that gives a place back raises it,
+    /// so its descriptor has to be in the tables of all.
     pub fn await_place(&self, wake: &Arc<Event>) {
         self.await_release(wake);
         if self.places.load(Ordering::SeqCst) < self.most() {
@@ -84,7 +84,7 @@ impl ConnectionLimit {
     }
 
     /// Raises `wake` once, with the next place that is given back, whether there are others or not.
-    /// A place may have been given back just before: whoever found none looks once more after this.
+    /// A place may have been given back just before, so the caller looks once more after this.
     pub fn await_release(&self, wake: &Arc<Event>) {
         {
             let mut awaiting = self.awaiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,8 +93,8 @@ impl ConnectionLimit {
                 awaiting.push(wake);
             }
         }
-        // Either whoever looks after this finds a place that was given back before, or who gives
-        // one back finds this.
+        // A place that was given back before this is found by the next look. A later one raises
+        // `wake`.
         self.is_awaited.store(true, Ordering::SeqCst);
     }
 
@@ -126,7 +126,7 @@ impl ConnectionLimit {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Places that are taken. Once nothing is open any more, each is one that was never given back.
+    /// Places that are taken. Once nothing is open any more, each was never given back.
     pub fn taken(&self) -> u64 {
         self.places.load(Ordering::Relaxed)
     }

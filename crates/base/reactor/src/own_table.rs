@@ -1,5 +1,5 @@
-//! A thread beside the event loops with a descriptor table of its own. What it opens takes no
-//! number of the coordinator's table, which needs a few to go on.
+//! A thread beside the event loops with a descriptor table of its own. Descriptors that it opens
+//! take no numbers of the coordinator's table, which needs a few free ones.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

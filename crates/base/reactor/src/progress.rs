@@ -1,9 +1,9 @@
 //! Whether a peer still takes what is sent to it.
 //!
-//! A send succeeds when the kernel has room, and the kernel tells of room only when a good part of
-//! its buffer, some megabytes, is free again: neither says what the peer has taken. What it has
-//! acknowledged does (SIOCOUTQ, tcp(7)). It is looked up several times per time-out, and only while
-//! output waits.
+//! A send succeeds when the kernel has room, and the kernel reports room only when a good part of
+//! its buffer, some megabytes, is free again: neither says what the peer has taken. The bytes that
+//! it has acknowledged do (SIOCOUTQ, tcp(7)). They are looked up several times per time-out, and
+//! only while output waits.
 
 use std::time::{Duration, Instant};
 
@@ -90,8 +90,8 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// Looks whenever it is time to, while `acknowledged` says what the peer has taken after so
-    /// long; returns when it is given up, if within a day.
+    /// Looks whenever it is time to, while `acknowledged` says what the peer has taken after each
+    /// time; returns when it is given up, if within a day.
     fn given_up_after(timeout: Duration, acknowledged: impl Fn(Duration) -> u64) -> Option<Duration> {
         const WRITTEN: u64 = u64::MAX / 2;
         let start = Instant::now();

@@ -33,7 +33,7 @@ impl Shutdown {
         Shutdown { drain, state: State::Running }
     }
 
-    /// Whether nobody has asked for the end yet.
+    /// Whether no end has been requested yet.
     pub fn is_running(&self) -> bool {
         self.state == State::Running
     }

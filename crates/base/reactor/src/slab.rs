@@ -1,11 +1,11 @@
 //! Slots for connections, reused, whose keys go stale when the slot is emptied.
 //!
-//! The kernel hands back a number with each event. Were it a bare slot or descriptor number, an
-//! event that was reported before a connection closed could reach the next connection in the same
-//! slot. A [`Key`] carries the slot's generation too, so a stale one finds nothing.
+//! The kernel returns a number with each event. With a bare slot or descriptor number, an event
+//! that was reported before a connection closed could reach the next connection in the same slot. A
+//! [`Key`] has the slot's generation too, so a stale key finds nothing.
 //!
-//! Slots stand in blocks that never move and are given back only with the slab: growing copies
-//! nothing, and a slab holds at most one block more than its peak needed.
+//! Slots are in blocks that never move and are freed only with the slab: growing copies nothing,
+//! and a slab holds at most one block more than its peak needed.
 
 const BLOCK: usize = 256;
 

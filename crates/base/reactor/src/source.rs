@@ -1,9 +1,9 @@
 //! Source addresses, rotated before their ports run out.
 //!
-//! A TCP connection is told apart by four numbers, so one source address has one connection a port
-//! to the same destination: 28,232 with the kernel's default range. Well before that its search for
-//! a free port slows down several times (inet_hash_connect tries ports one by one), so an address
-//! is left earlier.
+//! Two addresses and two ports identify a TCP connection, so one source address has one connection
+//! a port to the same destination: 28,232 with the kernel's default range. Well before that its
+//! search for a free port slows down several times (inet_hash_connect tries ports one by one), so
+//! an address is left earlier.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -49,8 +49,8 @@ impl Rotation {
         }
     }
 
-    /// How many connections to one destination these addresses carry before ports run short; `None`
-    /// where only the kernel knows.
+    /// How many connections to one destination these addresses have ports for; `None` where only
+    /// the kernel knows.
     pub fn capacity(&self) -> Option<usize> {
         match self {
             Rotation::Kernel => None,

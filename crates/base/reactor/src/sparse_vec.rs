@@ -1,6 +1,6 @@
 //! Values by number, where the kernel or a table of slots chooses the numbers.
 //!
-//! Values stand in blocks that never move, so growing copies nothing. A block without values costs
+//! Values are in blocks that never move, so growing copies nothing. A block without values costs
 //! one pointer.
 
 const BLOCK: usize = 256;

@@ -1,11 +1,11 @@
 //! A hierarchical timer wheel: setting, cancelling and expiring a timer costs the same however many
 //! there are.
 //!
-//! Eight levels of 64 slots; a slot of one level spans all of the level below. A timer stands at
-//! the level of the highest digit (to base 64) in which its tick differs from now, and moves down
-//! as time comes nearer (Varghese and Lauck, SOSP 1987, scheme 7). A bitmap a level finds the
-//! next occupied slot without looking at the empty ones. Timers never fire early; they fire at most
-//! one tick late.
+//! Eight levels of 64 slots; a slot of one level spans all of the level below. A timer is at the
+//! level of the highest digit (to base 64) in which its tick differs from now, and moves down as
+//! its time comes nearer (Varghese and Lauck, SOSP 1987, scheme 7). A bitmap for each level finds
+//! the next occupied slot without looking at the empty ones. Timers never fire early; they fire at
+//! most one tick late.
 
 use std::time::{Duration, Instant};
 

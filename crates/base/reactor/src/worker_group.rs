@@ -60,7 +60,7 @@ pub enum TableInit {
 /// What [`WorkerGroup::process_requests`] has found.
 #[derive(Debug)]
 pub struct Requests {
-    /// Whether anybody has raised [`WorkerGroup::request`] since the last time.
+    /// Whether [`WorkerGroup::request`] was raised since the last time.
     pub raised: bool,
     /// Why a worker that needs a table cannot have it. Its accepting pauses until a table of its
     /// has room again.
@@ -178,7 +178,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
 
     /// Does what the event loops have asked for: passes accept tokens on, adds tables.
     pub fn process_requests(&mut self) -> Requests {
-        // What is raised from now on is met with the next wait.
+        // An event that is raised from now on ends the next wait.
         let raised = self.shared.request.lower();
         let mut refused = None;
         for worker in 0..self.shared.workers.len() {

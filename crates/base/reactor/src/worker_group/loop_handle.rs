@@ -1,4 +1,4 @@
-//! An event loop's side of its group: what the coordinator tells it, and what it reports.
+//! An event loop's side of its group: what the coordinator sends it, and what it reports.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -116,7 +116,7 @@ impl LoopHandle {
         self.shared.workers[self.worker].tables.load(Ordering::Acquire) < 2
     }
 
-    /// Whether this table is the one of its worker that accepts.
+    /// Whether this is the table of its worker that accepts.
     pub fn holds_accept_token(&self) -> bool {
         self.shared.workers[self.worker].accepting.load(Ordering::Acquire) == self.table
     }
