@@ -111,8 +111,8 @@ pub enum Spacing {
 /// The instants at which requests are due, one after the other: one event loop's part of an open
 /// loop.
 ///
-/// Nothing is stored: an instant is drawn when the one before it is taken, however late that is. So
-/// a generator that cannot send has a stream that waits, not a queue that grows.
+/// Nothing is stored: an instant is drawn when the previous one is taken, however late that is. So
+/// the memory of a generator that cannot keep up does not grow.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rate: Rate,

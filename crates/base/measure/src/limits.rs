@@ -1,8 +1,8 @@
 //! Limits: `response_time.p99 < 250ms`, `failed_ratio < 0.1%`, `completed_rate > 10k`,
 //! `statuses.404 == 0`.
 //!
-//! A figure is named by its path in the record. There the name carries the unit; in a limit the
-//! value does instead.
+//! A figure is named by its path in the record. In the record the name has the unit, in a limit the
+//! value has it.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

@@ -13,7 +13,7 @@ use crate::times::{Times, TimesSummary};
 /// added.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// The names under which histograms stand in a record: the paths of their figures, in nanoseconds.
+/// The names of histograms in a record: the paths of their figures, in nanoseconds.
 pub(crate) const RESPONSE: &str = "response_time_ns";
 pub(crate) const ANSWERED: &str = "answered_time_ns";
 pub(crate) const UNANSWERED: &str = "unanswered_age_ns";
@@ -102,7 +102,7 @@ pub struct Summary {
     /// By how much a response time may be too long for the generator's own work: from the return of
     /// the wait that reported an answer until its time was taken. Empty where the kernel took it.
     pub receive_lag_us: TimesSummary,
-    /// Request sent to last byte, where the protocol tells them apart.
+    /// Request sent to last byte, where the protocol has requests and answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transmission_time_us: Option<TimesSummary>,
     /// Answers by the class of their status, such as `2xx`.
@@ -163,7 +163,7 @@ pub struct ConnectionsSummary {
     pub reopened: u64,
     /// Ended while no request was under way on them.
     pub ended_idle: u64,
-    /// Of those, lost because bytes came that nobody had asked for.
+    /// Of those, lost because the server sent bytes that answer no request.
     #[serde(default)]
     pub unrequested: u64,
     /// Memory of the generator's that a connection added.
@@ -201,8 +201,8 @@ pub struct GeneratorSummary {
     /// asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_lag_us: Option<f64>,
-    /// Of `cpu_cores`, what polling in vain before requests were due took, where that was asked
-    /// for.
+    /// The part of `cpu_cores` that polled before requests were due and found nothing, with
+    /// `--spin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polling_cpu_cores: Option<f64>,
     /// Resident memory.
@@ -318,7 +318,7 @@ impl Summary {
     }
 }
 
-/// The sets of times that a record tells.
+/// The sets of times in a record.
 pub(crate) struct TimeSets<'a> {
     pub(crate) answered: &'a Times,
     pub(crate) unanswered: &'a Times,

@@ -20,7 +20,7 @@ pub enum Cause {
     Mismatch,
     /// The server ended the connection.
     Closed,
-    /// The answer carried an error status.
+    /// The answer had an error status.
     Status,
 }
 
@@ -120,10 +120,9 @@ impl Requests {
 
 /// Everything counted over one span of a run: the warm-up, or the window.
 ///
-/// A request belongs to the span in which it *ends*, and one that spans the boundary is carried
-/// over: the span before has it in flight, the span after has it scheduled. So a rate counts what
-/// was completed within the span, whenever it began, and long requests are neither favoured nor
-/// lost.
+/// A request belongs to the span in which it *ends*. A request under way at a boundary is in flight
+/// in the span before, and scheduled in the span after. So a rate counts what was completed within
+/// the span, whenever it began, and long requests are neither favoured nor lost.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// What became of the requests.
@@ -151,7 +150,7 @@ pub struct Tally {
     /// From the return of the wait that reported an answer until the generator took its time: by
     /// how much a time may be too long for the generator's own work.
     pub receive_lag: Times,
-    /// Request sent to last byte of the answer, where the protocol tells them apart.
+    /// Request sent to last byte of the answer, where the protocol has requests and answers.
     pub transmission: Times,
     /// Ages of the requests that timed out or never got an answer in the span.
     pub unanswered: Times,
@@ -182,9 +181,9 @@ impl Tally {
     /// Response times with those of unanswered requests at the age they had reached, and how many
     /// those are.
     ///
-    /// An age says only that the answer took at least so long. One below the median of the answered
-    /// would say that the request was young, not that it was fast, and would draw the
-    /// percentiles down; so only those from the median up enter.
+    /// An age says only that the answer took at least that long. An age below the median of the
+    /// answered requests says that the request was young, not that it was fast, and would draw the
+    /// percentiles down. So only ages from the median up enter.
     pub fn response_with_unanswered(&self) -> (Times, u64) {
         with_unanswered(&self.response, &self.unanswered)
     }
@@ -209,7 +208,7 @@ pub struct Connections {
     pub reopened: u64,
     /// Connections that ended while no request was under way on them.
     pub ended_idle: u64,
-    /// Of those, the ones on which bytes came that nobody had asked for.
+    /// Of those, the connections on which the server sent bytes that answer no request.
     pub unrequested: u64,
     /// Connection time in the window, in nanoseconds, during which a connection was wanted and
     /// could not be used.

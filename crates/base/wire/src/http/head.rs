@@ -1,16 +1,16 @@
-//! The head of a response, for a client that only wants to know where it leads.
+//! The head of a response, for a client that only needs its redirect.
 
 use thiserror::Error;
 
 /// Header fields of a head that is read here.
 const MOST_FIELDS: usize = 1000;
 
-/// The final response's head, as far as it leads somewhere.
+/// The final response's status and redirect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
-    /// Where it leads (RFC 9110, section 10.2.2).
+    /// Where it redirects to (RFC 9110, section 10.2.2).
     pub location: Option<String>,
 }
 

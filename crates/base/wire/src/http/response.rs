@@ -70,7 +70,7 @@ impl Reader {
         self.body_bytes
     }
 
-    /// Whether the connection carries another request after this response.
+    /// Whether the connection can be used for another request after this response.
     pub fn keeps_connection(&self) -> bool {
         self.keep
     }
@@ -175,10 +175,9 @@ impl Reader {
         // section 15).
         self.status = response.code.filter(|status| *status >= 100)?;
         let framing = Framing::of(response.headers)?;
-        // HTTP/1.1 keeps a connection unless told otherwise, HTTP/1.0 only where told (RFC 9112,
-        // section
-        // 9.3). HTTP/1.0 has no transfer codings: one that claims some may be framed wrongly, and
-        // ends with its connection (section 6.1).
+        // HTTP/1.1 keeps a connection unless a field says otherwise, HTTP/1.0 only if a field says
+        // so (RFC 9112, section 9.3). HTTP/1.0 has no transfer codings: an answer that claims one
+        // may be framed wrongly, and ends with its connection (section 6.1).
         self.keep = match response.version {
             Some(1) => !framing.close,
             _ => framing.keep_alive && !framing.close && framing.coding == Coding::None,
@@ -186,7 +185,7 @@ impl Reader {
         self.phase = match self.status {
             // Upgrading was never asked for.
             101 => return None,
-            // An interim response: the one that counts is still to come.
+            // An interim response: the final one is still to come.
             100..200 => Phase::Head,
             204 | 304 => Phase::Done,
             _ if self.to_head => Phase::Done,
@@ -236,7 +235,7 @@ impl Reader {
     }
 }
 
-/// What bytes are that nobody asked for.
+/// What bytes are that answer no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unrequested {
     /// The beginning of a response 408, which servers send on a connection that was idle for too
