@@ -1,9 +1,9 @@
 //! The loop of the models that give each connection a thread or a process: accept, hand over, and
 //! wait for the next.
 //!
-//! When a connection cannot be handed over it stays in hand and accepting pauses, until one ends or
-//! a moment has passed; when descriptors run out, what is queued at the listeners stays queued. It
-//! must not know whether threads or processes serve: that is a [`Spawner`].
+//! A connection that cannot be handed over is kept, and accepting pauses until another connection
+//! ends or a short time has passed. When descriptors run out, connections stay in the listeners'
+//! queues. Whether threads or processes serve is the [`Spawner`]'s business.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::accept::{Accepted, accept_within_limit};
 use crate::state::ServerState;
 use crate::totals::Totals;
 
-/// Those who serve a connection each.
+/// Starts a thread or a process for each connection.
 pub(crate) trait Spawner {
     /// Has a connection served, by one more of them.
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError>;
@@ -29,7 +29,7 @@ pub(crate) trait Spawner {
     /// Readable when one of them has ended.
     fn ended(&self) -> BorrowedFd<'_>;
 
-    /// Takes note of those that have ended.
+    /// Collects threads or processes that have ended.
     fn collect(&mut self) -> io::Result<()>;
 
     /// How many connections are being served.
@@ -41,17 +41,17 @@ pub(crate) trait Spawner {
     /// Ends them at once.
     fn stop(&mut self);
 
-    /// What those that have ended counted.
+    /// The counts of all that have ended.
     fn totals(self) -> Totals;
 }
 
-/// A connection that nobody could be found for.
+/// A connection for which no thread or process could be started.
 pub(crate) struct SpawnError {
     pub(crate) socket: OwnedFd,
     pub(crate) error: io::Error,
 }
 
-/// Accepted in a row before those that ended are collected.
+/// Connections accepted in a row before ended threads or processes are collected.
 const ACCEPT_BATCH: usize = 64;
 
 /// Serves until SIGTERM or SIGINT, then drains for at most `drain`; a second signal ends it at

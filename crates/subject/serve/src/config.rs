@@ -22,7 +22,7 @@ pub struct Config {
     pub workers: usize,
     /// How connections find their worker; likewise. [`Strategy::Single`] has one worker.
     pub accept: Strategy,
-    /// How long connections may go on when it is told to stop.
+    /// How long connections may go on once the server is asked to stop.
     pub drain: Duration,
     /// Past so many connections at a time, accepting pauses.
     pub max_connections: Option<u64>,

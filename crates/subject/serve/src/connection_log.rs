@@ -18,8 +18,8 @@ pub(crate) struct ConnectionLog {
 }
 
 impl ConnectionLog {
-    /// A FIFO that nobody reads is an error: signals wait until the server runs, so nothing could
-    /// end a wait for its reader.
+    /// A FIFO without a reader is an error: signals wait until the server runs, so nothing could
+    /// end a wait for a reader.
     pub(crate) fn create(path: &Path) -> io::Result<ConnectionLog> {
         let mut file = BufWriter::with_capacity(64 * 1024, file::create(path)?);
         writeln!(file, "client_address,client_port,requests,bytes")?;

@@ -112,7 +112,7 @@ impl Coordinator<'_> {
             }
             steps.extend(shutdown.on_time(Instant::now()));
             if shutdown.is_running() && group.any_finished() {
-                // A loop ends by itself only when it cannot go on.
+                // A loop that was not asked to stop ends only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
             for step in steps {
@@ -124,7 +124,7 @@ impl Coordinator<'_> {
                 group.set_phase(if step == Step::Drain { Phase::Drain } else { Phase::Stop });
                 stop_listening();
             }
-            // The request may have been raised since the wait: what this returns tells.
+            // The request may have been raised since the wait: the return value says so.
             let Requests { raised, refused } = group.process_requests();
             if let Some(handoff) = handoff.as_mut().filter(|_| shutdown.is_running()) {
                 if raised {

@@ -1,8 +1,8 @@
 //! The reference servers: one service, seven I/O models.
 //!
-//! [`Server::bind`] opens the listeners, so that the caller can say where they are; [`Server::run`]
-//! serves until it is told to stop, and returns what was counted. What is served is a [`service`];
-//! how it waits is a [`Model`].
+//! [`Server::bind`] opens the listeners, so that the caller can print their addresses.
+//! [`Server::run`] serves until a signal stops it, and returns the counts. A [`service`] is what is
+//! served; a [`Model`] is how the server waits.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -69,8 +69,8 @@ pub(crate) const SEND_TIMEOUT: &str = "send_timeout";
 /// The name of an error's cause, the same in every model.
 fn cause_of(error: &io::Error) -> &'static str {
     match error.kind() {
-        // After a call has reported a reset, the next write fails with EPIPE: which of them meets
-        // it differs by model. Nobody here writes after ending its own half.
+        // After a call has reported a reset, the next write fails with EPIPE. Which call comes
+        // first depends on the model. No model writes after ending its own half.
         io::ErrorKind::BrokenPipe => "econnreset",
         io::ErrorKind::UnexpectedEof => "file_shrank",
         // ETIMEDOUT is of the same kind: the kernel gave up, not this server.

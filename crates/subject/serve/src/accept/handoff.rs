@@ -17,7 +17,7 @@ use super::{Accepted, accept_within_limit};
 use crate::state::ServerState;
 use crate::totals::Totals;
 
-/// Accepted in a row before signals and workers are heard again.
+/// Connections accepted in a row before signals and workers are looked at again.
 const BATCH: usize = 64;
 
 /// See the head of this file.

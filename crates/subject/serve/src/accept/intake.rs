@@ -111,13 +111,13 @@ impl<'a> Intake<'a> {
         if failure != Failure::FullTable || !self.handle.grows() {
             totals.count_io_error(error);
         }
-        // A listener that somebody else has shut down would be reported for ever.
+        // A listener that another thread has shut down would be reported for ever.
         if failure.pauses() || failure == Failure::Closed {
             self.pause.begin(Instant::now());
         }
     }
 
-    /// This table has no room: the accept token goes to one that has.
+    /// This table has no room: the accept token goes to another.
     pub(crate) fn report_full(&mut self) {
         self.full = true;
         self.handle.report_full();

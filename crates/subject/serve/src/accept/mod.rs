@@ -1,11 +1,11 @@
-//! How connections find their worker: an axis of its own beside the I/O model.
+//! How connections find their worker: a choice that does not depend on the I/O model.
 //!
 //! | strategy | who accepts | what decides | what it costs |
 //! |---|---|---|---|
-//! | single | the one worker there is | nothing | one worker carries all |
-//! | handoff | the coordinator, for all | who has fewest connections | a message and a descriptor more for each connection |
-//! | exclusive | whoever wakes first, from one queue | who is idle; under load, nearly always the same | the queue's lock is shared |
-//! | reuseport | each from a queue of its own | a hash of the addresses | a busy worker's queue waits while another is idle |
+//! | single | the only worker | nothing | one worker serves all |
+//! | handoff | the coordinator, for all | which worker has fewest connections | a message and a descriptor more for each connection |
+//! | exclusive | the worker that wakes first, from one queue | which worker is idle; under load, nearly always the same | the queue's lock is shared |
+//! | reuseport | each worker, from a queue of its own | a hash of the addresses | a busy worker's queue waits while another is idle |
 
 pub(crate) mod handoff;
 pub(crate) mod intake;
@@ -97,7 +97,7 @@ impl<'a> ConnectionSource<'a> {
         matches!(self, ConnectionSource::Shared(_))
     }
 
-    /// Whether somebody else has asked for the connections' places.
+    /// Whether another thread has taken the connections' places already.
     pub(crate) fn is_handed(self) -> bool {
         matches!(self, ConnectionSource::Handed(..))
     }

@@ -1,13 +1,13 @@
 //! One connection, served by a thread or process of its own that waits for it.
 //!
-//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO). That of receiving is set anew only
-//! where the one in place is another by a good part: a wait that ends too early looks at the limit
-//! and waits on. A send waits for a part of its time-out, so that what the peer has taken is looked
-//! up in between.
+//! Time limits are the socket's own (SO_RCVTIMEO, SO_SNDTIMEO). The receive time-out is set anew
+//! only where the current one differs by a good part: a wait that ends too early looks at the limit
+//! and waits again. A send waits for a part of its time-out, so that what the peer has acknowledged
+//! is looked up in between.
 //!
-//! Whoever ends the server sets its phase first, then makes the socket's waits end at once
-//! (`plimsoll_sys::net::end_waits`). So the phase is looked at after a time-out is set and before a
-//! wait begins: the time-out may have taken the place of the other.
+//! To end the server, its phase is set first, and then the socket's waits are made to end at once
+//! (`plimsoll_sys::net::end_waits`), by a time-out too. A time-out set here may overwrite that one.
+//! So the phase is looked at after a time-out is set and before a wait begins.
 
 use std::cell::Cell;
 use std::io;
@@ -231,7 +231,7 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
         }
     }
 
-    /// Has a send wait no longer than this, unless what is in place is about as long.
+    /// Makes a send wait no longer than this, unless the current time-out is about as long.
     fn wait_at_most(&self, longest: Duration) -> io::Result<()> {
         let wait = send_wait(longest, self.in_place.get());
         if wait != self.in_place.replace(wait) {
@@ -241,8 +241,8 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
     }
 }
 
-/// The time-out of a send that is to wait no longer than `longest`: the one in place where that
-/// will do. The kernel's timers are late by up to an eighth (kernel/time/timer.c).
+/// The time-out of a send that is to wait no longer than `longest`: the current one if it is short
+/// enough. The kernel's timers are late by up to an eighth (kernel/time/timer.c).
 fn send_wait(longest: Duration, in_place: Duration) -> Duration {
     let wait = (longest * 8 / 9).max(SHORTEST);
     if (wait / 2..=wait).contains(&in_place) { in_place } else { wait }

@@ -31,7 +31,7 @@ pub(crate) enum ConversationState {
     Closing,
     /// Its writing half is to be ended.
     Lingering,
-    /// Its writing half is ended: bytes are received for nobody.
+    /// Its writing half is ended: bytes that arrive are discarded.
     Discarding,
 }
 
@@ -75,9 +75,9 @@ impl<P: Service> Conversation<P> {
         self.service.send_timeout()
     }
 
-    /// Has the service answer `fresh` bytes after those that it left. `send` takes each turn's
-    /// output with the input that it may borrow from, and returns whether all of it is sent.
-    /// Where input is left after that, the next turn has to wait for those of other connections.
+    /// Makes the service answer the input that it left and then `fresh`. `send` takes the output of
+    /// each step with the input that it may borrow from, and returns whether all of it is sent. If
+    /// input is left after that, other connections are served first.
     pub(crate) fn serve(
         &mut self,
         fresh: &[u8],
@@ -172,10 +172,10 @@ impl<P: Service> Conversation<P> {
         }
     }
 
-    /// The server is ending, and the connection is to be closed. A byte of the peer's that finds
-    /// the socket closed, or that nobody has read when it is, resets the connection, and one may be
-    /// on its way. So the writing half is ended first, and input is discarded until the peer has
-    /// that end.
+    /// The server is ending, and the connection is to be closed. A byte that arrives at a closed
+    /// socket, or is unread when the socket is closed, resets the connection, and such a byte may
+    /// be on its way. So the writing half is ended first, and input is discarded until the peer has
+    /// acknowledged that end.
     pub(crate) fn close_at_drain(&mut self) {
         if self.linger.is_none() {
             self.state = ConversationState::Lingering;

@@ -74,10 +74,11 @@ impl Environment {
         Rc::clone(self.found.as_ref().expect("a service sends a file that it has found"))
     }
 
-    /// Ends a turn of the loop: closes the file that was found last, once nobody sends it any more.
+    /// Ends a round of the loop: closes the file that was opened last, once no connection sends it
+    /// any more.
     ///
-    /// Until then it answers for its path: requests that were there together may well see the same
-    /// file, and opening it costs more than sending it.
+    /// Until then requests for its path use it: requests of one round may well get the same file,
+    /// and opening it costs more than sending it.
     pub(crate) fn end_turn(&mut self) {
         self.found = None;
     }

@@ -3,14 +3,14 @@
 //! A byte that the peer sends to a closed socket resets the connection, and the reset destroys what
 //! the peer has not acknowledged (RFC 9112, section 9.6). So the writing half is ended, and input
 //! is discarded until the peer has acknowledged that end. A server that is ending waits for nothing
-//! else, and for the end alone no longer than [`LINGER`]; one that runs gives the peer that time to
-//! notice. What the peer acknowledges is looked up from time to time.
+//! else, and for the end alone no longer than [`LINGER`]. A running server gives the peer that long
+//! to notice. What the peer has acknowledged is looked up from time to time.
 
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::progress::{SendProgress, Sent, Verdict};
 
-/// How long a peer may go on sending what nobody reads, after the last answer.
+/// How long a peer's input is discarded after the last answer.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// The first look of a server that is ending comes after this: a peer nearby acknowledges sooner.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
@@ -69,7 +69,7 @@ impl Linger {
         }
     }
 
-    /// Each wait is a quarter of the time so far, so that few looks are in vain.
+    /// Each wait is a quarter of the time so far, so that few looks find nothing.
     fn next_look(&self, now: Instant, draining: bool) -> Instant {
         if !draining && now < self.since + LINGER {
             return self.since + LINGER;
@@ -84,8 +84,8 @@ mod tests {
 
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 
-    /// Looks whenever it is time to, while `unacknowledged` says what the kernel holds after so
-    /// long; returns what ends it, when, and after how many looks.
+    /// Looks whenever it is time to, while `unacknowledged` says what the kernel holds after each
+    /// time; returns what ends it, when, and after how many looks.
     fn ends(draining: bool, unacknowledged: impl Fn(Duration) -> usize) -> (Looked, Duration, u32) {
         let start = Instant::now();
         let mut linger = Linger::begin(start);

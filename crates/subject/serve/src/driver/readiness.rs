@@ -1,12 +1,12 @@
-//! The loop that select, poll, epoll and epoll-et share: ask who is ready, then read and write
-//! until nothing moves.
+//! The loop that select, poll, epoll and epoll-et share: ask which sockets are ready, then read and
+//! write until nothing moves.
 //!
-//! A connection is read only while nothing of its output waits, so a peer that does not read holds
-//! at most one buffer here and is pushed back by its own full socket. When something is exhausted
-//! (descriptors, memory), accepting pauses until a connection closes or a moment has passed; what
-//! is queued at the listener stays queued.
+//! A connection is read only while none of its output waits. So a peer that does not read fills at
+//! most one buffer here, and TCP's flow control stops it. When something is exhausted (descriptors,
+//! memory), accepting pauses until a connection closes or a short time has passed; connections stay
+//! in the listener's queue.
 //!
-//! It must not know which system call finds out who is ready: that is a [`Selector`], one a model.
+//! The system call that finds the ready sockets is a [`Selector`]'s, one for each model.
 
 mod connection;
 mod selector;
@@ -39,8 +39,8 @@ pub(crate) use selector::{NotAdded, Selector};
 const INPUT_BYTES: usize = 64 * 1024;
 /// Accepted in a row before connections are served again.
 const ACCEPT_BATCH: usize = 64;
-/// Reads in a row on one connection before the others have their turn, where readiness is not
-/// reported again by itself.
+/// Reads in a row on one connection before the others are served, where the selector does not
+/// report the same readiness again.
 const READ_BATCH: usize = 4;
 
 const WAKE: u64 = Key::RESERVED;
@@ -273,8 +273,8 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             // would be at the cost of the others.
             return;
         }
-        // Where the selector reports again what is left, one read a turn is fair and saves the read
-        // that finds nothing.
+        // Where the selector reports again what is left, one read per round is fair and saves the
+        // read that finds nothing.
         let reads = if S::EDGE || self.draining { READ_BATCH } else { 1 };
         let outcome = match connection.exchange(&mut self.input, &mut self.workspace, reads) {
             Ok(Outcome::Unread) if !S::EDGE && !self.draining => Outcome::Waits,

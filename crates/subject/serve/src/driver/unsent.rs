@@ -24,10 +24,10 @@ const PARTS: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Unsent(Option<Box<UnsentData>>);
 
-/// How the loop hears of room in a socket.
+/// How the loop learns of room in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// For as long as there is some: a send that takes less than all may end the turn.
+    /// For as long as there is some: a send that takes less than all may end the connection's turn.
     LevelTriggered,
     /// Once, when there is some again after a send that found none: the turn ends with such a send.
     /// What took less than all may have had another reason, such as a file that shrank.
@@ -96,8 +96,8 @@ impl Body {
         }
     }
 
-    /// Appends the next at most `most` bytes to `bytes`, for those who cannot send from where they
-    /// are.
+    /// Appends the next bytes to `bytes`, at most `most`, for a caller that cannot send them from
+    /// where they are.
     pub(crate) fn read(&mut self, bytes: &mut Vec<u8>, most: usize) -> io::Result<()> {
         let start = bytes.len();
         match self {
@@ -122,15 +122,14 @@ impl Body {
     }
 }
 
-/// The file has fewer bytes than the answer's head has promised: only the connection's abrupt end
-/// tells the peer that.
+/// The file has fewer bytes than the answer's head has promised: only closing the connection shows
+/// that to the peer.
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
 }
 
-/// Whether an error that ends a connection has to be told by a reset. The peer would take an end of
-/// the stream for the end of all that is sent to it. Where a file shrank, it knows from the
-/// answer's head how much is missing.
+/// Whether an error has to end a connection by a reset. The peer would take an end of the stream
+/// for the end of all output. Where a file shrank, the answer's head says how much is missing.
 pub(crate) fn needs_reset(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::UnexpectedEof
 }

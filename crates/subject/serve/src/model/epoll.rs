@@ -1,9 +1,9 @@
 //! epoll(7), level-triggered, Linux 2.6 (2003): the kernel keeps the list of descriptors, and a
 //! wait costs what is ready.
 //!
-//! The rule: an event comes back at every wait for as long as it holds. So wait for room to write
-//! only while output is held back (an idle socket always has room, and would be reported for ever),
-//! and it does no harm to leave bytes for the next round.
+//! The rule: every wait reports an event again while its condition holds. So wait for room to write
+//! only while output is held back: an idle socket always has room, and would be reported for ever.
+//! Bytes may be left for the next round.
 //!
 //! The classic mistake is to trust an event about a connection that was closed earlier in the same
 //! batch: its descriptor, or its slot, may be another connection's by now. An event carries a key

@@ -1,14 +1,14 @@
 //! epoll(7), edge-triggered: an event comes once, when something changes, and not again until it
 //! changes again.
 //!
-//! The rule: register once, for reading and writing, and never change it; then it is one's own
-//! business to know what is still to be done. A connection that was reported is read until it is
-//! empty (a short read says so), or until its turn is over: then it stands on a list of its own for
-//! the next round.
+//! The rule: register once, for reading and writing, and never change it. Then the program itself
+//! has to remember what is still to be done. A connection that was reported is read until it is
+//! empty (a short read says so), or until its turn is over: then it is on a list for the next
+//! round.
 //!
 //! The classic mistakes are to stop half-way and wait for an event that does not come (a lost
 //! edge); to take a short read for empty where the end of the stream came with the last bytes (one
-//! edge for both: EPOLLRDHUP tells them apart); and to read one busy connection until it is empty
+//! edge for both: EPOLLRDHUP distinguishes them); and to read one busy connection until it is empty
 //! while all others wait (starvation).
 
 use std::io;

@@ -1,14 +1,14 @@
-//! A process a connection: a copy of the server for each, isolated from all others by the kernel.
+//! A process per connection: a copy of the server for each, isolated from all others by the kernel.
 //!
 //! The rule: after the fork there are two of everything, and each side closes what it does not
 //! need: the parent the connection (or it never ends for the peer), the child the listeners (or the
 //! port stays taken after the parent has gone). Fork only while there is one thread.
 //!
-//! The classic mistakes are zombies (one SIGCHLD may stand for many children: reap until none is
+//! The classic mistakes are zombies (one SIGCHLD may be for many children: reap until none is
 //! left), leaked listeners, and children that outlive their killed parent (each asks the kernel to
-//! die with it).
+//! be killed with it, PR_SET_PDEATHSIG).
 //!
-//! A child tells what it did in one record on a pipe; writes of that size are atomic (pipe(7),
+//! A child reports its counts in one record on a pipe; writes of that size are atomic (pipe(7),
 //! PIPE_BUF).
 
 use std::collections::HashMap;
@@ -36,14 +36,14 @@ pub(crate) struct Fork<P> {
     state: Arc<ServerState>,
     reports: PipeReader,
     report_to: PipeWriter,
-    /// Those that have not been reaped, and whom they serve, until they have reported.
+    /// Children that have not been reaped, each with its peer until it has reported.
     children: HashMap<Child, Option<SocketAddr>>,
     totals: Totals,
 }
 
-/// How long the children that are cut off have to tell what they did.
+/// How long children that are stopped at once have to report their counts.
 const REPORT_WITHIN: Duration = Duration::from_millis(500);
-/// How often those that have ended are reaped meanwhile.
+/// How often ended children are reaped meanwhile.
 const REAP_EVERY: Duration = Duration::from_millis(2);
 
 impl<P: Service> Fork<P> {
@@ -124,8 +124,8 @@ impl<P: Service> Spawner for Fork<P> {
         }
     }
 
-    /// A child that is killed could not tell what it did, so each is cut off first. One that
-    /// computes does not notice.
+    /// A killed child could not report its counts, so each is asked to stop at once first. A child
+    /// that computes does not notice.
     fn stop(&mut self) {
         for child in self.children.keys() {
             process::end(*child, End::Cut);
@@ -153,7 +153,7 @@ fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut 
     let mut counts = ConnectionTotals::default();
     let outcome = process::end_waits_on_signals(socket.as_fd())
         .and_then(|()| blocking::serve(socket, service, workspace, phase, &mut counts));
-    // What a connection says that was ended at once is no fault of its own.
+    // An error of a connection that was ended at once is the end's doing, and not counted.
     let error = outcome.err().filter(|_| phase() != Phase::Stop).map_or(0, |error| encode(&error));
     let report = Report { child: std::process::id() as i32, error, counts };
     match report_to.write_all(&report.encode()) {
@@ -162,7 +162,7 @@ fn serve(socket: &OwnedFd, service: &impl Service, root: Option<Arc<Root>>, mut 
     }
 }
 
-/// How far the server's end has come, as the parent's signals tell it.
+/// How far the server's end has come, from the parent's signals.
 fn phase() -> Phase {
     match process::asked() {
         None => Phase::Run,

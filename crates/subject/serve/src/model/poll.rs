@@ -1,7 +1,8 @@
 //! poll(2), 1986: the caller hands over an array of descriptors, of any number and any length.
 //!
-//! The rule: every wait copies the whole array into the kernel and asks every entry, ready or not;
-//! what is idle costs as much as what is busy. Past select's limit, not past its cost.
+//! The rule: every wait copies the whole array into the kernel and checks every entry, ready or
+//! not: an idle connection costs as much as a busy one. It has no limit as select has, but its
+//! cost.
 //!
 //! The classic mistakes are to leave holes in the array, which are asked for ever; to close them up
 //! by moving the whole tail; and to go on looking after the last ready entry was seen. Here the
@@ -18,7 +19,7 @@ use crate::driver::readiness::{NotAdded, Selector};
 
 pub(crate) struct Poll {
     places: Vec<Place>,
-    /// By place: the key and the descriptor that stand there.
+    /// By place: the key and the descriptor there.
     held: Vec<(u64, usize)>,
     /// By descriptor: its place.
     index: Vec<u32>,

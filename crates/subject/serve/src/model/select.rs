@@ -6,8 +6,8 @@
 //!
 //! The classic mistake is to FD_SET a descriptor of 1024 or more: the macro does not look, and
 //! writes past the end of the set. Here such a descriptor is refused before it gets near a set; the
-//! connection is closed, counted and mentioned. Another is to hand the kernel one's only copy of
-//! the sets, which it overwrites: what is waited for and what was reported are kept apart.
+//! connection is closed, counted and mentioned. Another is to give the kernel the only copy of the
+//! sets, which it overwrites: here the sets to wait for and the reported sets are separate.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -31,7 +31,7 @@ use crate::totals::{ConnectionTotals, Totals};
 /// The deepest a connection's thread gets is a handful of frames; buffers are on the heap.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// What the connections' threads share with the one that accepts.
+/// What the connections' threads share with the acceptor.
 struct Shared {
     state: Arc<ServerState>,
     /// The open connections, so that the acceptor can end what their threads wait for.
@@ -144,7 +144,7 @@ impl Shared {
             let mut totals = lock(&self.totals);
             match outcome {
                 Ok(Ok(())) => {}
-                // What a connection says that was ended at once is no fault of its own.
+                // An error of a connection that was ended at once is the end's doing.
                 Ok(Err(_)) if self.phase() == Phase::Stop => {}
                 Ok(Err(error)) => totals.count_io_error(&error),
                 Err(_) => totals.count_error("panic"),

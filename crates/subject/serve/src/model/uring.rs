@@ -1,17 +1,16 @@
-//! io_uring(7), Linux 5.1 (2019): the kernel is told what to do, not asked what can be done, and
-//! reports what has been done, many with one call.
+//! io_uring(7), Linux 5.1 (2019): the program submits requests to do something, instead of asking
+//! which sockets are ready, and gets their completions, many with one call.
 //!
-//! The rule: whatever is lent to the kernel (a buffer, a socket) is the kernel's until the
-//! completion that gives it back, however the connection fares meanwhile. A connection is closed
-//! only when its last request has completed, so its slot is never another's while something is
-//! still to come.
+//! The rule: the buffer or socket of a request is the kernel's until the request completes,
+//! whatever happens to the connection meanwhile. A connection is closed only when its last request
+//! has completed, so its slot is not reused while a completion is still to come.
 //!
 //! The classic mistakes are to lose a buffer (every path gives it back), a completion (each is
-//! matched, errors too), or the re-arm of a request that said it would not go on (`more`); and to
-//! let a peer that does not read keep the buffers that everybody needs. Here a send from the pool
-//! never waits: what there is no room for moves to the connection's own memory, and its receive is
-//! cancelled until that is sent. Another is to assume that it always wins: it saves calls, and does
-//! more behind each.
+//! matched, errors too), or the re-arm of a request that ended without the flag `more`; and to let
+//! a peer that does not read keep the buffers that all connections need. Here a send from the pool
+//! never waits: bytes without room move to the connection's own memory, and its receive is
+//! cancelled until they are sent. Another is to assume that it is always faster: it saves calls,
+//! and does more behind each.
 
 mod arriving;
 mod connection;
@@ -42,8 +41,7 @@ use crate::totals::Totals;
 
 /// A connection whose unsent bytes reach this is not received from until they are sent.
 const UNSENT_BYTES: usize = 64 * 1024;
-/// Bytes of a body that are lent to the kernel at a time, where it is no file or sendfile(2) cannot
-/// be had.
+/// Bytes of a body in one send, where it is no file or sendfile(2) is not available.
 const PIECE_BYTES: usize = 128 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
@@ -130,7 +128,7 @@ struct EventLoop<'a, P> {
     draining: bool,
     /// The ring watches the wake-up.
     watches_wake: bool,
-    /// The kernel may know how to give a socket of the ring a number of its own.
+    /// The kernel may be able to give a socket of the ring a descriptor of the thread's table.
     installs: bool,
     totals: Totals,
 }
@@ -141,8 +139,8 @@ impl<P: Service> EventLoop<'_, P> {
         loop {
             self.update_listening()?;
             if !self.handle.is_alone() {
-                // What is handed in is done in this call, so it is done with the run lock; only the
-                // waiting is not.
+                // Submitted requests are done in this call, so it holds the run lock; waiting does
+                // not.
                 let _run_lock = self.handle.run_lock();
                 self.ring.submit()?;
             }
@@ -238,7 +236,7 @@ impl<P: Service> EventLoop<'_, P> {
             Completion::Installed { slot, outcome } => self.installed(slot, outcome),
             Completion::Room(slot) => self.has_room_to_send(slot),
             Completion::Unacknowledged { slot, outcome } => self.look(slot, outcome),
-            // A server connects to nobody.
+            // A server makes no connects.
             Completion::Connected { .. } => Ok(()),
             Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
@@ -263,8 +261,8 @@ impl<P: Service> EventLoop<'_, P> {
             if !connection.has_more_to_say() {
                 break;
             }
-            // A file went out at once, so no completion would lead back here. Who has sent more
-            // requests waits for those of others.
+            // A file was sent at once, so no completion comes back here. If the client has sent
+            // more requests, other connections are served first.
             if connection.conversation.held() > 0 {
                 connection.sending = true;
                 self.ring.await_room(slot)?;
@@ -315,8 +313,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// Ends a connection with which something went wrong: nothing of it moves any more. A reset
-    /// ends what is outstanding on its socket too.
+    /// Ends a connection after an error: no more bytes move. A reset ends the requests outstanding
+    /// on its socket too.
     fn fail(&mut self, slot: Slot, error: &io::Error) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if connection.life == Lifecycle::Failed {

@@ -1,4 +1,4 @@
-//! What time it is, as far as a service has to know.
+//! The time, as a service needs it.
 
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime};

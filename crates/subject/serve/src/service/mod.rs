@@ -1,7 +1,7 @@
 //! What a server does with the bytes of one connection, apart from how it moves them.
 //!
 //! A service takes bytes and returns chunks to send, how much input it has taken, what happens
-//! next, and until when. It has no descriptor, clock or system call: a [`ServiceContext`] tells it
+//! next, and until when. It has no descriptor, clock or system call: a [`ServiceContext`] gives it
 //! the time and opens files by their path. The driver sends, burns CPU time and closes. So one
 //! service runs under every model, and is tested without a socket.
 
@@ -52,7 +52,7 @@ pub struct Output {
     pub chunks: Vec<Chunk>,
     /// What [`Chunk::Written`] means.
     pub bytes: Vec<u8>,
-    /// CPU time to burn before anything is sent, to be dear on purpose.
+    /// CPU time to burn before anything is sent, to be costly on purpose.
     pub burn: Duration,
 }
 
@@ -127,7 +127,7 @@ pub enum NotFound {
 
 /// The server's side of one connection. Each connection has a clone of the server's prototype.
 pub trait Service: Clone + Send + Sync + 'static {
-    /// Whether it ever asks for the time or sets a limit. If not, nobody looks at a clock for it.
+    /// Whether it ever asks for the time or sets a limit. If not, no clock is read for it.
     fn is_timed(&self) -> bool;
 
     /// How long the peer may acknowledge nothing of what is being sent before the connection is

@@ -1,5 +1,4 @@
-//! One connection of a readiness loop. It knows nothing of the selector: what to wait for next is
-//! what it returns.
+//! One connection of a readiness loop, without the selector: it returns what to wait for next.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +30,7 @@ pub(super) struct Connection<P> {
     /// A read may find something. Set by the selector, cleared by a read that found the socket
     /// empty.
     pub(super) readable: bool,
-    /// It stands on the list of those with more to do.
+    /// It is on the list of connections with more to do.
     pub(super) is_listed: bool,
     /// The end of the stream is in the socket: a short read does not mean that it is empty.
     pub(super) ended: bool,
@@ -147,8 +146,8 @@ impl<P: Service> Connection<P> {
         reset_after(&self.socket, error);
     }
 
-    /// Whether an end of the stream would tell the peer that it has all, while something waits
-    /// here.
+    /// Whether an end of the stream would look to the peer like the end of all output, while some
+    /// of it waits here.
     pub(super) fn is_cut_short(&self) -> bool {
         !self.unsent.is_empty() || self.conversation.state == ConversationState::Resuming
     }

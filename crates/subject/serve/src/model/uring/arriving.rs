@@ -122,7 +122,7 @@ impl<P: Service> EventLoop<'_, P> {
         Ok(())
     }
 
-    /// A connection stands in the table, or could not be accepted or put there.
+    /// A connection is in the table, or could not be accepted or put there.
     pub(super) fn arrived(&mut self, outcome: io::Result<(Slot, SocketAddr)>) -> io::Result<()> {
         match outcome {
             Ok((slot, peer)) => self.opened(slot, peer),

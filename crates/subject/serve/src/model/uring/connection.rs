@@ -32,7 +32,7 @@ pub(super) struct Connection<P> {
     pub(super) file_transfer: Option<Box<FileTransfer>>,
 }
 
-/// How a connection's receive stands.
+/// The state of a connection's receive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receive {
     /// Outstanding.
@@ -41,8 +41,8 @@ pub(super) enum Receive {
     Ending,
     /// Not outstanding.
     Off,
-    /// Not outstanding: it ended as no buffer was free, and stands on the list of those that wait
-    /// for one.
+    /// Not outstanding: it ended as no buffer was free. The connection is on the list of those that
+    /// wait for a buffer.
     AwaitingBuffer,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Lifecycle {
 pub(super) enum FileTransfer {
     /// By sendfile: the socket's number in the thread's table, and what waits there.
     Sendfile(OwnedFd, Unsent),
-    /// The one under way passes through memory. The next one asks again.
+    /// The current file passes through memory. The next one tries again.
     Memory,
 }
 
@@ -71,8 +71,8 @@ impl<P: Service> Connection<P> {
         self.sending || !self.unsent.is_empty() || self.body.is_some()
     }
 
-    /// Whether an end of the stream would tell the peer that it has all, while something waits
-    /// here.
+    /// Whether an end of the stream would look to the peer like the end of all output, while some
+    /// of it waits here.
     pub(super) fn is_cut_short(&self) -> bool {
         self.sends() || self.conversation.state == ConversationState::Resuming
     }

@@ -1,11 +1,11 @@
 //! How bytes leave a ring's sockets.
 //!
-//! Bytes are lent to the kernel, which says when it has sent them. A file's need not pass through
-//! memory: sendfile(2) moves them, but knows only sockets of the thread's own table, and splice in
-//! a ring always goes to a worker thread (io_uring/splice.c). So a connection's first large file
-//! gives its socket a number there as well, which it keeps; and its files then go as in the
-//! readiness models, the ring saying when there is room. Before Linux 6.8, and where the thread's
-//! table is full, files pass through memory.
+//! A send's bytes stay in place until its completion. Bytes of files need not pass through memory:
+//! sendfile(2) moves them, but only to sockets of the thread's own table, and splice in a ring
+//! always goes to a worker thread (io_uring/splice.c). So with its first large file a connection's
+//! socket gets a descriptor of that table as well, which it keeps. Its files are then sent as in
+//! the readiness models, and the ring reports when there is room. Before Linux 6.8, and where the
+//! thread's table is full, files pass through memory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -52,7 +52,7 @@ impl<P: Service> EventLoop<'_, P> {
         self.drive(slot)
     }
 
-    /// Lends the kernel what is sent next, if there is something and nothing is lent.
+    /// Submits the next send, if there is something to send and no send is outstanding.
     pub(super) fn send_next(&mut self, slot: Slot) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if connection.sending || connection.life == Lifecycle::Failed {
@@ -80,7 +80,7 @@ impl<P: Service> EventLoop<'_, P> {
                 bytes = self.free_buffers.pop().unwrap_or_default();
             }
             if let Err(error) = body.read(&mut bytes, PIECE_BYTES) {
-                // Only an abrupt end tells the peer that there is less than was promised.
+                // Only closing the connection shows the peer that there is less than was promised.
                 return self.fail(slot, &error);
             }
             if body.left() == 0 {

@@ -33,8 +33,8 @@ impl<P: Service> EventLoop<'_, P> {
         self.drive(slot)
     }
 
-    /// Has the service answer what is in `buffer`, or keeps it for later while something is being
-    /// sent.
+    /// Makes the service answer the bytes in `buffer`, or keeps them for later while something is
+    /// being sent.
     fn take_in(&mut self, slot: Slot, buffer: Buffer) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         connection.conversation.received(buffer.len(), self.draining);

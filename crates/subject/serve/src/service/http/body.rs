@@ -1,5 +1,5 @@
-//! The body of a request, which is read past: nothing here takes one. What is not understood is an
-//! error, as the next request would begin anywhere.
+//! The body of a request, which is read and discarded. A body that breaks the rules is an error, as
+//! it is unknown where the next request begins.
 
 use super::syntax::is_token;
 
@@ -122,8 +122,8 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, BadBody> {
     }
 }
 
-/// The size that a chunk's first line says (RFC 9112, section 7.1): digits, then extensions, which
-/// are nobody's here.
+/// The size in a chunk's first line (RFC 9112, section 7.1): digits, then extensions, which are
+/// ignored.
 fn chunk_size(line: &[u8]) -> Result<u64, BadBody> {
     let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -141,7 +141,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, BadBody> {
 }
 
 /// Whether a line of the trailer is its end; if not, it is a field (RFC 9112, section 7.1.2), which
-/// is nobody's here.
+/// is ignored.
 fn trailer_is_over(line: &[u8]) -> Result<bool, BadBody> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -8,10 +8,10 @@
 //! |---|---|---|
 //! | idle | the first byte of a request | the keep-alive timeout |
 //! | head | the rest of a head, which the driver keeps | the request timeout, from its first byte |
-//! | body | the rest of a body that nobody wants | the request timeout, from the head's end |
+//! | body | the rest of a body, to discard it | the request timeout, from the head's end |
 //!
-//! After an answer that ends the connection, nothing is called any more. Whatever cannot be read
-//! ends it: where a request ends is not known any more.
+//! After an answer that ends the connection, the service is not called any more. A request that
+//! cannot be parsed ends the connection, as it is unknown where the next one begins.
 
 mod body;
 mod precondition;
@@ -200,7 +200,7 @@ impl Http {
             }
     }
 
-    /// Answers what is no request.
+    /// Answers bytes that are no request.
     fn refuse(&self, status: Status, context: &impl ServiceContext, output: &mut Output) {
         let persistence = response::Persistence::Closes;
         Answer::begin(output, self.settings.version, status, context.time().date(), persistence).text(true);
@@ -226,7 +226,7 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
                 self.status(Status::NOT_IMPLEMENTED);
                 return self.persists;
             }
-            // A body that nobody wants may be long: the connection ends rather than carry it.
+            // The body may be long: the connection ends, so that it need not be read.
             Method::Known => {
                 self.persists &= self.request.body.is_over();
                 let visible = self.has_body();
@@ -267,7 +267,7 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
         });
     }
 
-    /// Answers with the file whose path stands at the end of the output's bytes, from `start` on.
+    /// Answers with the file whose path is at the end of the output's bytes, from `start` on.
     fn file(&mut self, start: usize) {
         let found = self.context.resolve(&self.output.bytes[start..]);
         let work = self.settings.work_of(&self.output.bytes[start..]);

@@ -11,8 +11,8 @@ pub(super) enum Wanted {
     Nothing,
 }
 
-/// Reads a `Range`. One that makes no sense, has another unit than bytes, or several parts, is as
-/// if it were not there: a server may always send all.
+/// Reads a `Range`. A range that is malformed, has another unit than bytes, or several parts, is
+/// ignored: a server may always send the whole.
 pub(super) fn read(range: &[u8], total: u64) -> Wanted {
     let parts = std::str::from_utf8(range).ok().and_then(|text| {
         let (unit, parts) = text.split_once('=')?;

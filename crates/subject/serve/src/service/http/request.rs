@@ -11,13 +11,13 @@ const HEAD_BYTES: usize = 16 * 1024;
 /// Bytes in a request line: what RFC 9112, section 3, asks for at least.
 const LINE_BYTES: usize = 8000;
 
-/// What stands at the beginning of the input.
+/// What was parsed at the beginning of the input.
 pub(super) enum ParsedHead<'a> {
     /// A head, and its length.
     Complete(Request<'a>, usize),
-    /// The beginning of one.
+    /// The beginning of a head.
     Partial,
-    /// No head that can be answered otherwise than by this.
+    /// A malformed head; this status answers it.
     Bad(Status),
 }
 

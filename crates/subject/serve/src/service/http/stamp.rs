@@ -1,4 +1,4 @@
-//! What tells one state of a file from another (RFC 9110, section 8.8).
+//! The validators of a file's state: ETag and Last-Modified (RFC 9110, section 8.8).
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ impl Validators {
         // Numbers of at most 16, 8 and 16 digits fit.
         let _ = write!(rest, "\"{seconds:x}-{nanoseconds:x}-{length:x}\"");
         let tag_length = 64 - rest.len();
-        // HTTP knows no time before 1970 to speak of, and no fraction of a second.
+        // HTTP dates have no fraction of a second. Times before 1970 count as 1970.
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799).unsigned_abs());
         // Nothing was modified after its answer's own date (RFC 9110, section 8.8.2.1).
         Validators { tag, tag_length, modified: modified.min(wall) }
