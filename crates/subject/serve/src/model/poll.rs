@@ -1,7 +1,7 @@
 //! poll(2), 1986: the caller hands over an array of descriptors, of any number and any length.
 //!
 //! The rule: every wait copies the whole array into the kernel and checks every entry, ready or
-//! not: an idle connection costs as much as a busy one. It has no limit as select has, but its
+//! not: an idle connection costs as much as a busy one. It has no limit like select's, and the same
 //! cost.
 //!
 //! The classic mistakes are to leave holes in the array, which are asked for ever; to close them up
