@@ -1,13 +1,13 @@
 //! When a relayed connection reads, writes, passes an end on, and is over.
 //!
-//! The rule is that each side is told what the other side did, in order, and nothing else. An end
-//! is passed on after the last byte before it: a clean one by ending the write half, a reset by a
-//! reset. A reset is passed on only where its direction had no clean end before, and only once the
-//! bytes before it are out, as the kernel drops what is unsent with the connection. When one side
-//! can take no more, what it had sent is still delivered to the other.
+//! The rule: each side sees what the other side did, in order, and nothing else. An end is passed
+//! on after the last byte before it: a clean end by ending the write half, a reset by a reset. A
+//! reset is passed on only where its direction had no clean end before, and only once the bytes
+//! before it are sent, as the kernel drops unsent bytes with the connection. When one side can take
+//! no more, the bytes that it had sent are still delivered to the other.
 //!
-//! Pure: no socket, no clock, no descriptor. What a read or write did is told to it; what to do
-//! next is asked of it.
+//! Pure: no socket, no clock, no descriptor. The caller reports what a read or write did, and asks
+//! for the next step.
 
 /// How a stream of bytes ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl Direction {
         self.sink != Sink::Open
     }
 
-    /// Its source has ended, or its sink is gone: from now on only one half of the connection
-    /// lives.
+    /// Its source has ended, or its sink is gone: from now on only one half of the connection is
+    /// open.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_over() || matches!(self.source, Source::Ended(_))
     }
@@ -138,7 +138,7 @@ impl Side {
 pub(crate) enum Verdict {
     /// It goes on.
     Lives,
-    /// Both sides have been told a clean end: closing loses nothing.
+    /// Both sides have got a clean end: closing loses nothing.
     Over,
     /// One side is gone, and the other has been given everything. It is closed, with a reset where
     /// its stream was cut off, once the kernel has delivered what it holds for it: closing
@@ -206,7 +206,7 @@ impl Relay {
         }
     }
 
-    /// The sink of the direction from `side` has been told of its end.
+    /// The sink of the direction from `side` has got its end.
     pub(crate) fn told(&mut self, side: Side, end: End) {
         self.from(side).sink = Sink::Told(end);
     }
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(relay.down.next(0, true, true), Step::Read);
         relay.down.read(3);
         relay.down.wrote(3);
-        // The kernel has reported the reset to the write and tells the read of a clean end.
+        // The kernel has reported the reset to the write, and reports a clean end to the read.
         relay.ended(Side::Server, End::Clean);
         assert_eq!(relay.down.next(0, false, true), Step::Tell(End::Reset));
         relay.told(Side::Server, End::Reset);
