@@ -57,7 +57,7 @@ impl Network {
 /// Some addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Those of a network.
+    /// The addresses of a network.
     Network(Network),
     /// Those whose text matches, where `?` is any one character and `*` any number of them
     /// (rinetd(8)).
@@ -84,7 +84,7 @@ fn text_matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Who may connect: nobody in `deny`, and where `allow` has a pattern, only who is in it.
+/// Who may connect: no client in `deny`, and if `allow` has a pattern, only clients in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// If any, only these may connect.

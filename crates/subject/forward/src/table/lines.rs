@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::{Access, Fault, Pattern, Place, Rule, Table, mapping, reject_duplicates};
 
-/// What the machine knows of names, as this module asks nobody.
+/// How names are looked up, as this module makes no calls itself.
 pub struct Lookup<'a> {
     /// An address of a host.
     pub host: &'a dyn Fn(&str) -> Option<IpAddr>,

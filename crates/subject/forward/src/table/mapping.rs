@@ -2,7 +2,7 @@
 //!
 //! `LISTEN` is `ADDRESS:PORT`, `*:PORT`, either with a range of ports, or `unix:PATH`.
 //! `DESTINATION` is `HOST:PORT`, `unix:PATH`, or for a range a `HOST` alone (the same
-//! ports) or with a range as long. IPv6 addresses stand in brackets.
+//! ports) or with a range as long. IPv6 addresses are in brackets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -25,8 +25,8 @@ pub fn read<'a>(mappings: impl IntoIterator<Item = &'a str>) -> Result<Table, Fa
     Ok(Table { rules, ..Table::default() })
 }
 
-/// The rules that a `LISTEN` and its destinations stand for: one for each port, and for `*` one for
-/// each IP version.
+/// The rules of a `LISTEN` and its destinations: one for each port, and for `*` one for each IP
+/// version.
 pub(super) fn expand(listen: &str, to: &[&str], place: Place) -> Result<Vec<Rule>, String> {
     if let Some(path) = listen.strip_prefix("unix:") {
         let to = to.iter().map(|to| destination(to, 0, None)).collect::<Result<_, _>>()?;
@@ -34,7 +34,7 @@ pub(super) fn expand(listen: &str, to: &[&str], place: Place) -> Result<Vec<Rule
     }
     let (host, ports) = match listen.rsplit_once(':') {
         Some((host, ports)) if !host.is_empty() => (host, ports),
-        // What stands alone, or behind a colon alone, is a port where it reads as one.
+        // Text alone, or after a single colon, is a port if it reads as one.
         _ if self::ports(listen.trim_start_matches(':')).is_ok() => {
             let port = listen.trim_start_matches(':');
             return Err(format!("`{listen}` has no address; write 127.0.0.1:{port}, or *:{port} for every address"));

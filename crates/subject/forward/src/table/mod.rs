@@ -1,4 +1,4 @@
-//! The forwarder's table: which address leads where, and how long things may take.
+//! The forwarder's table: listening addresses, their destinations, and time limits.
 //!
 //! Read from one-line mappings ([`mapping`]), `forward.toml` ([`toml`]), or the files of port_fwd
 //! and rinetd ([`lines`]). Below this module nothing is invalid: every rule listens at one address
@@ -47,12 +47,12 @@ impl Table {
     }
 }
 
-/// One address and where it leads.
+/// One listening address and its destinations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     /// Where it listens.
     pub listen: Listen,
-    /// It is one of the two that `*` stands for: a machine without IPv6 does without it.
+    /// It is one of the two addresses of `*`: on a machine without IPv6 it may be missing.
     pub wildcard: bool,
     /// The permissions of a Unix socket that it listens at; none: as the process's umask has them.
     pub mode: Option<u32>,
@@ -71,11 +71,11 @@ pub struct Rule {
     pub access: Vec<Access>,
     /// How its destinations are asked whether they are there.
     pub check: Option<Check>,
-    /// Whether a destination is told who has connected, by the PROXY protocol.
+    /// Whether a destination gets the client's address, by the PROXY protocol.
     pub send_proxy: Option<ProxyVersion>,
-    /// Who tells by the PROXY protocol for whom it connects.
+    /// The proxies that send their clients' addresses, by the PROXY protocol.
     pub accept_proxy: Vec<Network>,
-    /// Where in the table it stands, for messages.
+    /// Its place in the table, for messages.
     pub place: Place,
 }
 
@@ -206,8 +206,7 @@ pub struct Limits {
     pub half_close: Duration,
     /// Without a byte that a side acknowledges while bytes wait for it.
     pub send: Duration,
-    /// Until names are resolved again. The resolver keeps what it was told as long as it may, so
-    /// asking is cheap.
+    /// Until names are resolved again. The resolver caches answers, so asking is cheap.
     pub resolve: Duration,
 }
 
@@ -339,5 +338,5 @@ fn reject_duplicates(rules: &[Rule]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The addresses that `*` stands for.
+/// The addresses of `*`.
 const EVERY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];

@@ -24,7 +24,7 @@ impl Sources {
         self.v4.iter().chain(self.v6.iter()).copied()
     }
 
-    /// Those that can be connected from to a destination.
+    /// The addresses from which a destination can be connected to.
     pub fn to(&self, destination: IpAddr) -> &[IpAddr] {
         if destination.is_ipv4() { &self.v4 } else { &self.v6 }
     }

@@ -25,7 +25,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Keys and values in the order in which they stand.
+    /// Keys and values in the order of the file.
     pub(super) fn pairs<'t>(&self, table: &'t DeTable<'a>) -> Vec<(Key<'t>, &'t Spanned<DeValue<'a>>)> {
         let mut pairs: Vec<_> = table.iter().collect();
         pairs.sort_by_key(|(key, _)| key.span().start);
