@@ -1,5 +1,5 @@
-//! The clients of the admin address, served together: one that is silent, or that does not read,
-//! keeps no other waiting. It knows no pages: what answers a request is handed in.
+//! The clients of the admin address, served together: a silent client, or a client that does not
+//! read, keeps no other waiting. The caller makes the answers.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -34,20 +34,20 @@ struct Client {
 enum ClientState {
     /// Its request has come so far.
     Requesting(Vec<u8>),
-    /// What is left of its answer, and when it has to have read it.
+    /// The rest of its answer, and the time by which the client has to have read it.
     Answering { answer: Vec<u8>, sent: usize, last: Instant },
-    /// It has its answer, and has not closed. A close that left bytes of it unread would be a
-    /// reset, and take the answer back.
+    /// It has its answer, and has not closed. A close with unread bytes of the client would be a
+    /// reset, which may destroy the answer.
     Answered,
 }
 
 impl Clients {
-    /// Whether one more can be added: there is a place, or one that has its answer leaves its own.
+    /// Whether a client can be added: there is a free place, or a client that has its answer.
     pub(super) fn have_room(&self) -> bool {
         self.0.len() < MOST || self.leaving().is_some()
     }
 
-    /// Adds one that has just connected, where there is room. Its stream does not block.
+    /// Adds a client that has just connected, if there is room. Its stream does not block.
     pub(super) fn add(&mut self, stream: TcpStream, now: Instant) {
         if self.0.len() >= MOST
             && let Some(place) = self.leaving()
@@ -82,7 +82,7 @@ impl Clients {
         self.0.iter().map(|client| client.until).min()
     }
 
-    /// Goes on with each, as far as it is ready, and closes those that are done or have taken too
+    /// Serves each client as far as it is ready, and closes those that are done or have taken too
     /// long. `answer` makes the answer to the head of a request.
     pub(super) fn serve(&mut self, now: Instant, answer: impl Fn(&[u8]) -> Vec<u8>) {
         self.0.retain_mut(|client| {
@@ -93,8 +93,7 @@ impl Clients {
 }
 
 impl Client {
-    /// Whether there is more to do once it is ready again. An error is its end: there is nobody to
-    /// be told.
+    /// Whether there is more to do once it is ready again. An error ends it, without a report.
     fn serve(&mut self, now: Instant, answer: impl Fn(&[u8]) -> Vec<u8>) -> io::Result<bool> {
         loop {
             let mut part = [0; 1024];
