@@ -1,8 +1,8 @@
 //! What `[admin]` shows by HTTP: `/metrics` (Prometheus' text format), `/healthz`, `/readyz`, and
 //! the table as a page.
 //!
-//! It reads what event loops count anyway, in a thread with a descriptor table of its own: nothing
-//! here can delay a connection, or take a descriptor that one needs.
+//! It reads what event loops count anyway, in a thread with a descriptor table of its own: it
+//! neither delays connections nor takes descriptors that they need.
 
 mod clients;
 
