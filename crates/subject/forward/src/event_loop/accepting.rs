@@ -73,8 +73,8 @@ impl EventLoop<'_> {
         self.follow_turn()
     }
 
-    /// Takes what is queued at these listeners, and closes them. What is queued has been promised:
-    /// it is taken whatever the limits, by whichever table has a descriptor left.
+    /// Takes connections queued at these listeners, and closes them. The kernel has accepted these
+    /// already, so they are taken whatever the limits, by any table that has a descriptor left.
     pub(super) fn leave(&mut self, numbers: &[ListenerNumber]) -> io::Result<()> {
         for &number in numbers {
             self.accept_last(number);
@@ -132,7 +132,7 @@ impl EventLoop<'_> {
         }
         let mut numbers: Vec<_> =
             self.listeners.keys().copied().filter(|number| !self.waiting.contains(number)).collect();
-        // epoll reports those that are ready in this order, and the first may take all places.
+        // epoll reports ready listeners in this order, and the first may take all places.
         self.turns.order(&mut numbers);
         for number in numbers {
             if listen {
@@ -227,7 +227,7 @@ impl EventLoop<'_> {
                     let failure = Failure::of(&error);
                     match failure {
                         Failure::Empty => return Ok(()),
-                        // A listener that somebody else has shut down would be reported for ever.
+                        // A listener that another thread has shut down would be reported for ever.
                         Failure::Closed => return self.make_wait(number),
                         _ => {}
                     }

@@ -1,4 +1,4 @@
-//! From an accepted connection to one that a destination has taken.
+//! Connects an accepted connection to a destination.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use crate::proxy::{self, Parsed};
 use crate::route::{Route, Server, Target};
 use crate::transfer::{self, Endpoint};
 
-/// After this the full queue of a Unix socket is tried again: the kernel tells nobody when there is
-/// room (unix(7)).
+/// After this the full queue of a Unix socket is tried again: the kernel does not report when there
+/// is room (unix(7)).
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 
 impl EventLoop<'_> {
@@ -89,7 +89,8 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Leads a connection somewhere if its client may connect, and its rule allows for another.
+    /// Connects a connection to a destination if its client may connect and its rule's limits allow
+    /// another.
     fn admit(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let (route, client) = (Arc::clone(&connection.route), connection.client_address);

@@ -1,9 +1,8 @@
-//! The event loop over one descriptor table: accept, connect, relay, and see that nothing takes
-//! longer than it may.
+//! The event loop over one descriptor table: accept, connect, relay, and enforce time limits.
 //!
-//! Edge-triggered: each socket is registered once, for everything, and what is ready is remembered,
-//! so that a blocked direction costs no call and an end no spinning. When the table is full, or
-//! something is exhausted, accepting pauses, and what is queued at the listeners stays queued.
+//! Edge-triggered: each socket is registered once, for everything, and readiness is remembered. So
+//! a blocked direction costs no call, and an ended one does not spin. When the table is full, or
+//! something is exhausted, accepting pauses, and connections stay in the listeners' queues.
 
 mod accepting;
 mod connecting;
@@ -95,7 +94,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
     };
     event_loop.say_fault();
     if let Err(error) = event_loop.serve() {
-        // Both sides of each connection are told, and the log has its row.
+        // Both sides of each connection are reset, and the log gets its row.
         let _run_lock = handle.run_lock();
         event_loop.cut_all();
         return Err(error);
@@ -103,7 +102,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
     Ok(event_loop.finish(descriptors_before))
 }
 
-/// A listener in this table, and where what is accepted there leads.
+/// A listener in this table, and the route of connections accepted there.
 struct Listener {
     socket: OwnedFd,
     route: Arc<Route>,
@@ -161,8 +160,8 @@ impl EventLoop<'_> {
                 self.dispatch(event, urgent)?;
             }
             self.wheel.expire(self.now, &mut due);
-            // Before any of their turns: one that ends its connection takes back the timers that
-            // have not fired, and another of the same connection may be among these.
+            // Before any of them is handled: a timer that ends its connection cancels the
+            // connection's other timers, and one of these may be among the fired.
             due.iter().for_each(|key| self.note_fired(*key));
             for key in due.drain(..) {
                 self.timed(key);
@@ -213,8 +212,7 @@ impl EventLoop<'_> {
                 }
                 self.follow_turn()?;
                 if self.handle.phase() == Phase::Drain && !self.draining {
-                    // A loop that has only just begun may not have heard yet where there is
-                    // something to take.
+                    // A loop that has just begun may not have its listeners yet.
                     self.read_messages()?;
                     self.draining = true;
                     self.leave(&self.listeners.keys().copied().collect::<Vec<_>>())?;
@@ -277,7 +275,7 @@ impl EventLoop<'_> {
             Action::Delay => return self.delay_turn(key),
             Action::Yields => self.list(key),
             Action::Resumes(wait) => {
-                // Its key with the mark tells this timer from the other one.
+                // The mark in its key distinguishes this timer from the other one.
                 let resume = || self.wheel.set(self.now + wait, key.to_raw() | SERVER);
                 connection.resumes.get_or_insert_with(resume);
             }
@@ -287,14 +285,14 @@ impl EventLoop<'_> {
         self.follow_deadline(key);
     }
 
-    /// Sees that the connection's timer fires when it is due. One that fires earlier is left as it
-    /// is, and looks at the connection then.
+    /// Makes sure that a timer fires when the connection is due. A timer that fires earlier stays,
+    /// and the connection is looked at then.
     fn follow_deadline(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.timer.fire_by(connection.deadline(self.now), &mut self.wheel, key.to_raw());
     }
 
-    /// A timer has fired, and is nobody's to take back.
+    /// A timer has fired, and must not be cancelled any more.
     fn note_fired(&mut self, raw: u64) {
         let Some(connection) = self.connections.get_mut(Key::from_raw(raw & !SERVER)) else { return };
         if raw & SERVER == 0 {
@@ -326,8 +324,8 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Ends a connection that neither side has ended: both are told so by a reset, as an end of the
-    /// stream would say that all was sent.
+    /// Ends a connection that neither side has ended: both get a reset, as an end of the stream
+    /// would say that all was sent.
     fn cut(&mut self, key: Key, ending: Ending) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.reset(Side::Client);
@@ -375,7 +373,7 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Closes what the loop had, and counts what nobody gave back.
+    /// Closes what the loop had, and counts what was not given back.
     fn finish(self, descriptors_before: usize) -> Totals {
         let EventLoop { mut totals, pool, connections, wheel, batch, epoll, listeners, handoff, .. } = self;
         (totals.pipes_shrunk, totals.pipes_missed) = (pool.pipes_shrunk, pool.pipes_missed);
