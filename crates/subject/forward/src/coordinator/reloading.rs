@@ -1,4 +1,4 @@
-//! A table that was read anew takes the place of the one that is followed.
+//! Replaces the current table by one that was read anew.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::table::{Listen, LogTarget};
 use crate::upgrade::Entrance;
 
 impl Coordinator {
-    /// Whether somebody still has listeners open that are no longer in the table.
+    /// Whether an event loop still has listeners open that are no longer in the table.
     fn is_leaving(&self) -> bool {
         self.shared.left.load(Ordering::Acquire) < self.leaves
             || self.acceptor.as_ref().is_some_and(Acceptor::is_leaving)
@@ -35,7 +35,7 @@ impl Coordinator {
         }
         let Some(outcome) = self.waiting.take() else { return Ok(()) };
         self.reload(outcome)?;
-        // What is queued where nobody listens any more.
+        // Connections queued at listeners that are removed.
         match &mut self.acceptor {
             Some(acceptor) => acceptor.accept(&self.listeners, &self.shared, self.group.request()),
             None => Ok(()),
