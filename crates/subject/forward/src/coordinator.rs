@@ -1,5 +1,5 @@
-//! The coordinator of the event loops: hears signals, reloads the table, adds tables, and ends
-//! them. Where connections are handed over it sees to that too.
+//! The coordinator of the event loops: handles signals, reloads the table, adds descriptor tables,
+//! and ends them. With `handoff` it also accepts connections and hands them to workers.
 
 mod reloading;
 
@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PASSING_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Coordinator {
-    /// Each loop tells of its worker what it counted.
+    /// Each loop returns its worker's number and its counts.
     group: WorkerGroup<(usize, io::Result<Totals>)>,
     workers: usize,
     listeners: Listeners,
@@ -126,7 +126,7 @@ impl Coordinator {
             }
             steps.extend(shutdown.on_time(Instant::now()));
             if shutdown.is_running() && self.group.any_finished() {
-                // A loop ends by itself only when it cannot go on.
+                // A loop that was not asked to stop ends only when it cannot go on.
                 steps.extend(shutdown.stop());
             }
             if self.may_be_taken_over(&shutdown) && self.is_taken_over() && shutdown.is_running() {
@@ -147,7 +147,7 @@ impl Coordinator {
             if shutdown.is_running() {
                 self.reload_if_wanted()?;
             } else if self.shared.swept.load(Ordering::Acquire) >= self.group.table_count() {
-                // What was queued has been taken: only now nobody is lost by closing.
+                // Queued connections have been taken, so closing loses none.
                 self.close_listeners();
             }
             self.writer.say_drops(&self.say);
@@ -181,9 +181,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Where connections are handed over, hands over what there is. What is queued when the end has
-    /// come has been promised to somebody: it goes to the workers before they are told to end.
-    /// Elsewhere they take it themselves.
+    /// With `handoff`, accepts connections and hands them over. Connections that are queued when
+    /// the forwarder is to end are handed to the workers before they drain. With other strategies
+    /// the workers take them.
     fn accept(&mut self, shutdown: &Shutdown) -> io::Result<()> {
         let Some(acceptor) = &mut self.acceptor else { return Ok(()) };
         if shutdown.is_running() {
@@ -201,7 +201,7 @@ impl Coordinator {
     /// itself.
     fn close_listeners(&mut self) {
         self.listeners.close();
-        // One that has asked already has the sockets, and still says that it accepts.
+        // A process that has asked already has the sockets, and will still say that it accepts.
         self.entrance.take_if(|entrance| self.admin.is_none() && !entrance.is_asked());
     }
 
@@ -211,10 +211,10 @@ impl Coordinator {
         shutdown.is_running() || self.listeners.is_closed() && self.admin.is_some()
     }
 
-    /// Has the event loops take what is queued and end, but for what another process accepts.
+    /// Makes the event loops take queued connections and end, except where another process accepts.
     fn begin_drain(&mut self) -> io::Result<()> {
         if self.acceptor.is_some() {
-            // It hands over what is queued first.
+            // It hands over queued connections first.
             return Ok(());
         }
         for numbers in self.listeners.shared().chunks(MOST) {
@@ -270,7 +270,7 @@ impl Coordinator {
     }
 
     fn on_hangup(&self) {
-        // Whoever moves logs away sends SIGHUP too.
+        // logrotate(8) sends SIGHUP too.
         self.writer.reopen();
         match &self.reloader {
             Some(reloader) => reloader.want(),
@@ -283,7 +283,7 @@ impl Coordinator {
         let before = self.group.table_count();
         let Requests { raised, refused } = self.group.process_requests();
         if raised {
-            // A place may be free that whoever accepts waits for.
+            // A place may be free that the acceptor waits for.
             match &mut self.acceptor {
                 Some(acceptor) => acceptor.on_wake(),
                 None => self.group.wake(),
