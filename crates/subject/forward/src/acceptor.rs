@@ -23,8 +23,8 @@ use crate::listeners::{Listener, Listeners};
 use crate::shared::{Handed, ListenerNumber, Shared};
 use crate::totals::Totals;
 
-/// Listeners looked at before signals are heard again, and connections accepted in a row at one of
-/// them.
+/// Listeners looked at before signals are handled again, and connections accepted in a row at one
+/// of them.
 const EVENT_BATCH: usize = 64;
 const ACCEPT_BATCH: usize = 16;
 
@@ -53,7 +53,7 @@ pub(crate) struct Acceptor {
 enum Queue {
     Empty,
     Unknown,
-    /// The rule has its part of the connections, or nobody can connect there.
+    /// The rule has its part of the connections, or the listener is shut down.
     Waits,
 }
 
@@ -102,7 +102,7 @@ impl Acceptor {
         self.dealer.paused_until().into_iter().chain(self.wait.until()).min()
     }
 
-    /// Some listeners have come, and some have gone: what is queued at those is still accepted.
+    /// Takes over new listeners, and closes others once their queued connections are accepted.
     pub(crate) fn change(&mut self, opened: &[&Listener], closed: Vec<Listener>) -> io::Result<()> {
         let now = Instant::now();
         opened.iter().try_for_each(|listener| self.wait_for(listener, now))?;
@@ -190,7 +190,7 @@ impl Acceptor {
         let free = self.is_free(shared, now);
         self.swept = free
             && leaving.iter().chain(listeners.iter()).all(|listener| {
-                // What is queued where another process listens is that one's.
+                // Connections queued where another process listens belong to that process.
                 let empty = listener.owner == Owner::Another
                     || self.take(listener, usize::MAX, shared, Limits::Ignored, now) == Queue::Empty;
                 if empty {
@@ -249,7 +249,7 @@ impl Acceptor {
                     let failure = Failure::of(&error);
                     match failure {
                         Failure::Empty => return Queue::Empty,
-                        // A listener that somebody else has shut down would be reported for ever.
+                        // A listener that another thread has shut down would be reported for ever.
                         Failure::Closed if matches!(limits, Limits::Hold(_)) => return Queue::Waits,
                         Failure::Closed => return Queue::Empty,
                         _ => {}

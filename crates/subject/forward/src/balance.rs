@@ -32,8 +32,7 @@ pub(crate) fn order(balance: Balance, turn: usize, client: Option<SocketAddr>, s
         if part.is_empty() {
             continue;
         }
-        // Only those that are to be had take turns: the one after a dead server has no double
-        // share.
+        // Only available servers take turns: the server after a dead one has no double share.
         let first = turn % part.len();
         match balance {
             Balance::First => {}

@@ -1,7 +1,7 @@
-//! Asks servers whether they are there, as their rules say: a connection that is made is an answer.
+//! Health checks of servers, as their rules say: a server is up if it takes a connection.
 //!
-//! One thread asks all of them, none waiting for another. It has a descriptor table of its own, as
-//! there may be thousands: what they take is nobody else's. [`Health`] is pure.
+//! One thread makes all checks, none waiting for another. There may be thousands, so the thread has
+//! a descriptor table of its own. [`Health`] is pure.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,8 +22,8 @@ use crate::table::Check;
 
 /// The table, and whether the forwarder has ended, is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// A question that this machine is short of a descriptor or memory for is put off for so long: most
-/// answers come sooner, and leave their descriptor.
+/// A check for which this machine has no descriptor or memory is put off for this long: most checks
+/// end sooner, and free their descriptor.
 const PUT_OFF: Duration = Duration::from_millis(10);
 
 /// Answers and failures in a row.
@@ -99,7 +99,7 @@ fn has_checked_names(routes: &Routes) -> bool {
     routes.values().any(|route| route.rule.check.is_some() && route.names().next().is_some())
 }
 
-/// The probes of a table: those of servers that were asked before go on.
+/// The probes of a table: probes of servers that were checked before go on.
 fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
     // By server: there may be thousands.
     let mut former: HashMap<*const Server, Probe> =
@@ -147,7 +147,7 @@ fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
                     probe.asked = Some((socket, now + probe.check.timeout));
                     return;
                 }
-                // A full queue is one that somebody empties.
+                // A full queue shows that the server is there.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 // What this machine is short of is no fault of the server's.
                 Err(error) if descriptor::is_exhaustion(&error) => {

@@ -11,7 +11,7 @@ pub(crate) struct Counts {
     pub(crate) accepted: AtomicU64,
     /// Connections open.
     pub(crate) open: AtomicU64,
-    /// Of these, those that may be led somewhere: `limit.connections` bounds them.
+    /// Of these, those that are or will be connected to a server: `limit.connections` bounds them.
     admitted: AtomicU64,
     /// Bytes written to servers, and to clients.
     pub(crate) bytes_up: AtomicU64,

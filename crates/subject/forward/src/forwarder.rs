@@ -32,7 +32,7 @@ pub struct Config {
     pub workers: usize,
     /// How they come by connections.
     pub accept: Strategy,
-    /// How long connections may go on when it is told to stop.
+    /// How long connections may go on once the forwarder is asked to stop.
     pub drain: Duration,
     /// Where each closed connection gets a row.
     pub connection_log: Option<LogTarget>,

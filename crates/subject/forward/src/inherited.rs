@@ -13,10 +13,10 @@ use crate::table::{Listen, Rule};
 /// Whether another process has a listener open too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Nobody else: when this process ends, nobody listens any more.
+    /// This process alone: when it ends, further clients are refused.
     This,
-    /// A service manager, or the process that takes over: what is queued is theirs, and whoever
-    /// connects later waits there too.
+    /// A service manager, or the process that takes over: queued connections are theirs, and later
+    /// clients wait in that queue too.
     Another,
 }
 
@@ -81,8 +81,8 @@ impl Inherited {
         self.taken.contains(listen)
     }
 
-    /// Why this process, with `sets` sockets a listener, cannot serve what is there: a socket that
-    /// no worker accepts at would keep its clients waiting.
+    /// Why this process, with `sets` sockets a listener, cannot serve the inherited sockets: the
+    /// clients of a socket that no worker accepts at would wait for ever.
     pub(crate) fn check(&self, sets: usize) -> Result<(), String> {
         let too_many = self.sockets.iter().find(|(_, sockets)| sockets.len() > sets);
         too_many.map_or(Ok(()), |(listen, sockets)| {

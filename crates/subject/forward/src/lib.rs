@@ -1,8 +1,8 @@
 //! The port forwarder: relays TCP connections by a table.
 //!
-//! [`Forwarder::bind`] opens the listeners, so that the caller can say where they are;
-//! [`Forwarder::run`] relays until it is told to stop, and returns what was counted. The rules of
-//! relaying are in `relay`, the table's in [`table`], both pure; all else waits on descriptors.
+//! [`Forwarder::bind`] opens the listeners, so that the caller can print their addresses;
+//! [`Forwarder::run`] relays until a signal stops it, and returns the counts. The rules of relaying
+//! are in `relay`, the table's in [`table`], both pure; all else works on descriptors.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -47,8 +47,8 @@ pub use plimsoll_reactor::leaked::Leaked;
 pub use reload::{FileWatch, Source};
 pub use totals::Totals;
 
-/// Whether a table could be: its names resolve, its sources are there, and it leads nothing back to
-/// itself. Nothing is listened on.
+/// Whether a table is valid: its names resolve, its sources are addresses of this machine, and no
+/// rule connects to a listener of the table in a circle. It opens no listener.
 pub fn check(table: &table::Table) -> Result<(), Error> {
     reload::routes(table, &names::Names::of_the_machine()).map(drop).map_err(Error::Table)
 }

@@ -14,14 +14,15 @@ pub(crate) enum Room {
     /// A place is taken for it: it is given back by [`ConnectionLimit::release`] or
     /// [`ConnectionLimit::closed`].
     Taken,
-    /// Not this rule: what is left is kept for others.
+    /// Not this rule: the rest is kept for others.
     KeptForOthers,
     /// No rule.
     Full,
 }
 
 /// Takes a place for a connection of a rule that has `own` open. `all` has the count of every rule.
-/// Both are asked once it is known how many places are left: whoever gives one back counts first.
+/// Both are read after the number of free places: a connection that ends is counted off before it
+/// gives its place back.
 pub(crate) fn acquire<I: ExactSizeIterator<Item = u64>>(
     limit: &ConnectionLimit,
     own: impl Fn() -> u64,

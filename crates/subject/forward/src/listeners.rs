@@ -19,12 +19,12 @@ use crate::route::Route;
 use crate::shared::{ListenerNumber, Routes};
 use crate::table::{Listen, Rule};
 
-/// A connection that is silent for so long is asked whether its peer is still there (TCP_KEEPIDLE):
-/// within the usual life of a NAT entry. What is accepted inherits it from its listener.
+/// After this long without a byte the kernel probes whether the peer is still there (TCP_KEEPIDLE):
+/// within the usual life of a NAT entry. Accepted connections inherit it from their listener.
 pub(crate) const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(75);
 
-/// A listener is told from others by what was asked for, and how often before: port 0 may be asked
-/// for several times.
+/// What identifies a listener: the address that was asked for, and how often before, as port 0 may
+/// be asked for several times.
 type Asked = (Listen, usize);
 
 pub(crate) struct Listener {
@@ -185,8 +185,7 @@ impl Listeners {
         Ok(Change { opened, closed: former.into_iter().flatten().collect(), left_out })
     }
 
-    /// Has nobody connect any more: further connects are refused, but for those that another
-    /// process will accept.
+    /// Closes the listeners: further clients are refused, except where another process accepts.
     pub(crate) fn close(&mut self) {
         self.places.clear();
         for listener in std::mem::take(&mut self.open) {
@@ -197,7 +196,7 @@ impl Listeners {
 }
 
 impl Listener {
-    /// Has nobody connect here any more, unless another process has it open.
+    /// Refuses further clients here, unless another process has the listener open.
     pub(crate) fn stop(&self) {
         if self.owner == Owner::This {
             self.sockets.iter().for_each(net::stop_listening);

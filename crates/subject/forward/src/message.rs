@@ -1,5 +1,5 @@
-//! What the coordinator tells a table by its mailbox. Pure: bytes to and from messages; the
-//! descriptors travel beside them.
+//! The messages that the coordinator sends to a table's mailbox. Pure: bytes to and from messages;
+//! the descriptors travel beside them.
 
 use crate::shared::ListenerNumber;
 
@@ -7,14 +7,14 @@ use crate::shared::ListenerNumber;
 pub(crate) const MOST: usize = plimsoll_sys::passing::MOST;
 pub(crate) const MESSAGE_BYTES: usize = 1 + 4 * MOST;
 
-/// What a table is told.
+/// A message to a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// Accept at these listeners, whose descriptors come with the message in the same order.
     Listen(Vec<ListenerNumber>),
-    /// Take what is queued at these, and close them.
+    /// Take the connections queued at these, and close them.
     Leave(Vec<ListenerNumber>),
-    /// Close these as they are: another process accepts what is queued there.
+    /// Close these as they are: another process accepts the connections queued there.
     Forget(Vec<ListenerNumber>),
     /// The routes have changed.
     Routes,

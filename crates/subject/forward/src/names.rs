@@ -1,4 +1,4 @@
-//! The addresses of names. A name that has no address just now keeps those that it had, so that an
+//! The addresses of names. A name that cannot be resolved keeps its former addresses, so that an
 //! outage of the name service stops no reload.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(crate) struct Names {
 pub(crate) enum Answer {
     /// These addresses.
     Fresh(Arc<[IpAddr]>),
-    /// None, for this reason; those that are known stay.
+    /// None, for this reason; former addresses stay.
     Stale(io::Error),
 }
 

@@ -14,14 +14,13 @@ use crate::relay::Side;
 pub(crate) const READ_BYTES: usize = 64 * 1024;
 /// Room for four of the largest reads, and for more small ones than go out together.
 const BYTES: usize = 4 * READ_BYTES;
-/// Most messages that go out together; a power of two, as the ring that they go out by wants it. By
-/// then a call for each is little beside what they cost otherwise, and the first one waits for the
-/// reading of the others.
+/// Most messages that are sent together; a power of two, as the ring requires. Beyond that, sharing
+/// a call saves little, and the first message waits while the others are read.
 pub(crate) const MESSAGES: usize = 128;
 /// Messages share no line of the CPU's cache.
 const ALIGNMENT: usize = 64;
 
-/// Whose message it is: a connection's, from this side. Where it lies its channel knows
+/// Whose message it is: a connection's, from this side. Its channel has its place in the outbox
 /// (`transfer.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {

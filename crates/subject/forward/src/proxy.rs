@@ -25,8 +25,8 @@ pub(crate) enum Parsed {
     Invalid,
 }
 
-/// A header that says who has connected; without addresses, that it is nobody of whom an address is
-/// known.
+/// A header with the addresses of the client's connection; without addresses, a header that says
+/// that they are unknown.
 pub(crate) fn write(version: ProxyVersion, addresses: Option<Addresses>) -> Vec<u8> {
     let addresses = addresses.map(|(source, destination)| (canonical(source), canonical(destination)));
     match version {

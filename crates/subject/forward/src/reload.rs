@@ -40,8 +40,8 @@ impl FileWatch {
         FileWatch { path, read: now, seen: now }
     }
 
-    /// Whether the file holds something else since this last said so. What is being written changes
-    /// from one look to the next: only what two looks in a row find is whole.
+    /// Whether the file's content has changed since this last returned true. A file that is being
+    /// written changes from one look to the next, so two looks in a row have to find the same.
     fn has_changed(&mut self) -> bool {
         let now = content(&self.path);
         let settled = now == self.seen;
@@ -66,7 +66,7 @@ fn content(path: &Path) -> Option<u64> {
 /// Where no rule has a name, this often it is looked whether one has come.
 const NO_NAMES: Duration = Duration::from_secs(1);
 
-/// The routes of a table, and what is to be said of it.
+/// The routes of a table, and messages about it.
 pub(crate) fn routes(table: &Table, names: &Names) -> Result<(Vec<Route>, Vec<String>), String> {
     let mut notes = table.notes.clone();
     let (now, mut asked, mut fresh) = (Instant::now(), HashSet::new(), HashMap::new());
@@ -167,7 +167,7 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || source(ip).is_ok_and(|source| source.ip() == ip)
 }
 
-/// A table, its routes and what is to be said of it; or why it is refused.
+/// A table, its routes and messages about it; or why it is refused.
 pub(crate) type Outcome = Result<(Table, Vec<Route>, Vec<String>), String>;
 
 /// Reads tables on demand, one at a time.
@@ -226,8 +226,8 @@ impl Reloader {
     }
 }
 
-/// Resolves names again, all as often as the rule that wants it most, until what it returns is
-/// dropped.
+/// Resolves names again, all as often as the rule with the shortest interval asks, until the
+/// returned value is dropped.
 pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<()>> {
     let (end, ended) = sync_channel::<()>(0);
     let shared: Weak<Shared> = Arc::downgrade(shared);
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_source_that_is_no_address_of_this_machine_is_refused_with_its_place() {
-        // TEST-NET-3 (RFC 5737) is nobody's.
+        // TEST-NET-3 (RFC 5737) belongs to no machine.
         let text = "[forward.\"127.0.0.1:1\"]\nto = \"127.0.0.1:2\"\nsource = \"203.0.113.77\"\n";
         let mut table = toml::read(text).expect("a table");
         table.file = Some(PathBuf::from("forward.toml"));
@@ -379,7 +379,7 @@ mod tests {
     fn this_machines_addresses_are_told_from_others() {
         assert!(is_local(IpAddr::from([127, 0, 0, 1])));
         assert!(is_local(IpAddr::from([127, 1, 2, 3])));
-        // TEST-NET-1 (RFC 5737) is nobody's.
+        // TEST-NET-1 (RFC 5737) belongs to no machine.
         assert!(!is_local(IpAddr::from([192, 0, 2, 1])));
     }
 }

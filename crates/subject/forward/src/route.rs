@@ -16,10 +16,10 @@ use crate::meter::Meter;
 use crate::names::Names;
 use crate::table::{Destination, Listen, Rule};
 
-/// A server that did not take a connection is tried after the others for so long.
+/// A server that did not take a connection is tried after the others for this long.
 const AVOIDED_FOR: Duration = Duration::from_secs(5);
 
-/// One listening address and where it leads.
+/// One listening address and its destinations.
 #[derive(Debug)]
 pub(crate) struct Route {
     /// Its `listen` is where the listener is: port 0 has become another.
@@ -56,7 +56,7 @@ pub(crate) struct Server {
     identity: u64,
     /// Open connections to it.
     pub(crate) open: AtomicUsize,
-    /// Its checks fail. Written by those who check, and to be asked of [`Route::is_down`].
+    /// Its checks fail. Written by the checks, and read through [`Route::is_down`].
     pub(crate) down: AtomicBool,
     /// Times that it was to be connected to from one of its rule's sources.
     asked: AtomicUsize,
@@ -119,7 +119,7 @@ impl Route {
         &self.rule.listen
     }
 
-    /// Leads to the addresses that are known of its names now.
+    /// Replaces its servers' addresses by those to which its names resolve now.
     pub(crate) fn update(&self, names: &Names, now: Instant) {
         let targets = self.rule.to.iter().flat_map(|destination| match destination {
             Destination::Tcp(address) => vec![Target::Tcp(*address)],
@@ -133,12 +133,12 @@ impl Route {
         self.lead_to(&targets, &self.servers(), now);
     }
 
-    /// Goes on with what a former route at the same listener knows and has counted.
+    /// Takes over the state and counts of a former route at the same listener.
     pub(crate) fn succeed(&mut self, former: &Route, now: Instant) {
         self.counts = Arc::clone(&former.counts);
         let targets: Vec<Target> = self.servers().iter().map(|server| server.target.clone()).collect();
         self.lead_to(&targets, &former.servers(), now);
-        // Limits that stay are those of the former route's connections too, which go on.
+        // An unchanged limit also covers the former route's connections, which go on.
         if self.rule.quota.rate == former.rule.quota.rate {
             self.rate.clone_from(&former.rate);
         }
@@ -157,18 +157,18 @@ impl Route {
         *self.servers.write().unwrap_or_else(PoisonError::into_inner) = servers.into();
     }
 
-    /// Every server that it leads to, once.
+    /// Every server of the route, once.
     pub(crate) fn distinct_servers(&self) -> Vec<Arc<Server>> {
         let mut seen = HashSet::new();
         self.servers().iter().filter(|server| seen.insert(Arc::as_ptr(server))).cloned().collect()
     }
 
-    /// Every server that it leads to, as often as it is listed.
+    /// Every server of the route, as often as it is listed.
     pub(crate) fn servers(&self) -> Arc<[Arc<Server>]> {
         Arc::clone(&self.servers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a server's checks fail. Without checks nobody would find out that it is up again.
+    /// Whether a server's checks fail. Without checks it would never be found up again.
     pub(crate) fn is_down(&self, server: &Server) -> bool {
         self.rule.check.is_some() && server.down.load(Ordering::Relaxed)
     }
@@ -193,9 +193,9 @@ impl Route {
         order.into_iter().rev().map(|place| Arc::clone(&servers[place])).collect()
     }
 
-    /// The local address to connect from: those listed, in turn for each server, as the ports of
-    /// each are used once a server; or, to a loopback address, more than the one before its ports
-    /// run out.
+    /// The local address to connect from: the listed ones, in turn for each server, as each address
+    /// has its ports once per server. To a loopback address, further addresses before the ports of
+    /// one run out.
     pub(crate) fn source(&self, server: &Server) -> Option<IpAddr> {
         let Target::Tcp(destination) = server.target else { return None };
         let listed = self.rule.source.to(destination.ip());

@@ -1,4 +1,4 @@
-//! What every event loop of one forwarder shares, and what the coordinator tells them.
+//! What every event loop of one forwarder shares, and what the coordinator sends them.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ pub(crate) type ListenerNumber = u32;
 /// with.
 pub(crate) type Routes = HashMap<ListenerNumber, Arc<Route>>;
 
-/// What goes with a connection to its worker: who has connected, and where it leads.
+/// What goes with a connection to its worker: its client, and its route.
 pub(crate) type Handed = (Option<SocketAddr>, Arc<Route>);
 
 pub(crate) struct Shared {

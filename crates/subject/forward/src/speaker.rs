@@ -1,8 +1,8 @@
-//! Sentences for the person who runs the forwarder, said in a thread of their own.
+//! Messages for the person who runs the forwarder, written by a thread of their own.
 //!
-//! Where nobody reads them, a pipe fills and the writing of the next one waits for ever. Event
-//! loops say why connections fail: handing a sentence over never waits, and where too many are not
-//! said yet it is dropped and counted.
+//! If standard error is a pipe without a reader, it fills, and the next write waits for ever. Event
+//! loops report why connections fail: handing a message over never waits. If too many wait to be
+//! written, it is dropped and counted.
 
 use std::collections::VecDeque;
 use std::io;
@@ -107,7 +107,7 @@ mod tests {
         }))
         .expect("a thread");
         say("first");
-        // The thread says the first one as soon as somebody listens; until then it says nothing.
+        // The thread writes the first one as soon as there is a reader, and nothing before.
         assert_eq!(heard.recv().as_deref(), Ok("first"));
         (0..2 * MOST).for_each(|number| say(&number.to_string()));
         let said: Vec<String> = (0..=MOST).map_while(|_| heard.recv().ok()).collect();

@@ -22,8 +22,8 @@ use crate::relay::{Direction, End, Refusal, Relay, Side, Step};
 pub(crate) use channel::Channel;
 use channel::Held;
 
-/// One side's socket and what is known of it. Edge-triggered: a flag stays set until a call has
-/// found the opposite.
+/// One side's socket and its readiness. Edge-triggered: a flag stays set until a call has found the
+/// opposite.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) socket: OwnedFd,
@@ -75,7 +75,7 @@ pub(crate) enum TransferOutcome {
     Metered(Duration),
 }
 
-/// Is told of each read, for a log of transfers.
+/// Gets each read, for a log of transfers.
 pub(crate) trait TransferObserver {
     fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64);
 }
@@ -233,7 +233,7 @@ impl Transfer<'_> {
         match pipe.fill(&self.source.socket) {
             Ok(0) => {
                 // The end of the stream, or urgent data before it, which a splice does not pass: a
-                // read tells.
+                // read shows which.
                 pool.give_pipe(pipe);
                 self.stop_splicing();
                 0

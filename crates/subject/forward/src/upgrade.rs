@@ -2,9 +2,9 @@
 //!
 //! The running process waits at a Unix socket. The new one connects, and is sent every listening
 //! socket (SCM_RIGHTS). Once its event loops accept it says which of them it has; the old process
-//! stops accepting there, lets its connections end, and ends. No socket is closed in between, so
-//! nobody is refused. Until that message the old process goes on as if nobody had asked; if the new
-//! one ends before, nothing has changed.
+//! stops accepting there, lets its connections end, and ends. No socket is closed in between, so no
+//! client is refused. Until that message the old process goes on as before, and still does if the
+//! new one ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ const END: &[u8] = b".";
 /// More sockets than a process may have (fs.nr_open is 2^20 unless told otherwise).
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// The process that runs, for the one that takes over.
+/// The running process, as the new one sees it.
 pub(crate) struct Predecessor {
     socket: OwnedFd,
     /// Where the sockets listen that it has sent, in order.
@@ -37,7 +37,7 @@ pub(crate) struct Predecessor {
 }
 
 impl Predecessor {
-    /// Takes the sockets of the process that waits at `path`. None where nobody does.
+    /// Takes the sockets of the process that waits at `path`; `None` if no process does.
     pub(crate) fn find(path: &Path, inherited: &mut Inherited) -> io::Result<Option<Predecessor>> {
         loop {
             let socket = match unix::connect_for_messages(path) {
@@ -79,7 +79,7 @@ impl Predecessor {
         self.taken = self.sent.iter().map(|listen| u8::from(inherited.is_taken(listen))).collect();
     }
 
-    /// Tells it that this process accepts now, and at which of its sockets.
+    /// Sends it that this process accepts now, and at which of its sockets.
     pub(crate) fn release(self) -> io::Result<()> {
         send(&self.socket, &[END, &self.taken].concat(), &[])
     }
@@ -90,13 +90,13 @@ pub(crate) struct Entrance {
     listener: OwnedFd,
     name: Name,
     asking: Option<OwnedFd>,
-    /// There is no descriptor for whoever asks.
+    /// There is no descriptor for a new process's connection.
     pause: Pause,
     is_left: bool,
 }
 
 impl Entrance {
-    /// Waits at a path where nobody waits.
+    /// Waits at a path where no other process waits.
     pub(crate) fn open(path: &Path) -> io::Result<Entrance> {
         let listener = unix::listen_for_messages(path)?;
         Ok(Entrance { listener, name: Name::of(path), asking: None, pause: Pause::default(), is_left: false })
@@ -118,17 +118,17 @@ impl Entrance {
         waits.map(|socket| Place::new(socket.as_raw_fd(), Interest::READ))
     }
 
-    /// Until when nobody is taken, if it pauses.
+    /// Until when no connection is taken, if it pauses.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         self.pause.until()
     }
 
-    /// Whether somebody has the sockets and has not said yet which of them it accepts at.
+    /// Whether a new process has the sockets and has not yet said at which of them it accepts.
     pub(crate) fn is_asked(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// Sends `sockets` to whoever asks. Returns which of them a new process accepts at, once it
+    /// Sends `sockets` to a new process that asks. Returns at which of them it accepts, once it
     /// says so.
     pub(crate) fn attend(&mut self, sockets: &[(BorrowedFd<'_>, Owner)]) -> io::Result<Option<Vec<bool>>> {
         let Some(asking) = &self.asking else {

@@ -90,8 +90,8 @@ impl Connection {
         }
     }
 
-    /// Tells the server who has connected, where its rule says so: the first bytes of a fresh
-    /// connection have room.
+    /// Sends the server the client's address (PROXY protocol), where its rule says so: the first
+    /// bytes of a fresh connection have room.
     fn introduce(&self) -> io::Result<()> {
         let (Some(version), Some(server)) = (self.route.rule.send_proxy, &self.server) else { return Ok(()) };
         let reached = match &self.reached_address {

@@ -32,7 +32,7 @@ pub(super) enum Finding {
     GivesUp,
     /// A side has acknowledged bytes since the last look.
     Takes,
-    /// The kernel holds bytes for a side, and the next look tells whether it takes them.
+    /// The kernel holds bytes for a side, and the next look shows whether it takes them.
     Unknown,
     /// None of the above.
     Nothing,

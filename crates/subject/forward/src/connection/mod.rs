@@ -1,8 +1,7 @@
 //! One relayed connection: its two sockets, and what waits between them.
 //!
-//! How it comes by its server is in `connecting`, whether its sides take what is sent to them in
-//! `delivery`, when it has taken too long in `timing`, and how its last side is let go of in
-//! `lingering`.
+//! `connecting` finds its server, `delivery` knows whether its sides take what is sent to them,
+//! `timing` when it has taken too long, and `lingering` closes its last side.
 
 mod connecting;
 mod delivery;

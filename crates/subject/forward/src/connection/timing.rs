@@ -10,8 +10,8 @@ use super::{Connection, ConnectionState};
 use crate::ending::Ending;
 use crate::transfer::Endpoint;
 
-/// The kernel tells nobody when it has delivered what it holds for a side, so it is looked at again
-/// and again: soon at first, then less and less often.
+/// The kernel does not report when it has delivered the bytes that it holds for a side, so they are
+/// looked at again and again: soon at first, then less and less often.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LATER_LOOKS: Duration = Duration::from_millis(250);
 

@@ -1,8 +1,8 @@
 //! The logs: rows handed over a bounded queue to a thread that alone writes them.
 //!
-//! port_fwd's lines went through a pipe that filled, and then every connection stood still. Here
-//! handing a row over never waits: where the queue is full the row is dropped and counted, and
-//! where the disk is, the thread waits, or drops what it could not write.
+//! port_fwd's lines went through a pipe that filled, and then every connection stopped. Here
+//! handing a row over never waits: if the queue is full the row is dropped and counted. If the disk
+//! is full the thread waits, or drops rows that it could not write.
 
 mod output;
 mod row;
@@ -44,7 +44,7 @@ pub(crate) struct Log {
 
 #[derive(Default)]
 struct State {
-    /// Somebody wants rows of connections.
+    /// A log of connections is open.
     connections: AtomicBool,
     dropped: AtomicU64,
     said: AtomicBool,

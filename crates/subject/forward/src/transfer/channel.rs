@@ -76,12 +76,12 @@ impl Channel {
             Held::Nothing | Held::Outbox(_) => {}
             Held::Buffer { bytes, .. } => pool.give_buffer(bytes),
             Held::Pipe { pipe, bytes: 0 } => pool.give_pipe(pipe),
-            // Nobody else may have the bytes that are left in it.
+            // Its bytes must not reach another connection.
             Held::Pipe { pipe, .. } => pool.discard_pipe(pipe),
         }
     }
 
-    /// The sink has taken so many bytes of what is held.
+    /// The sink has taken this many of the held bytes.
     pub(super) fn took(&mut self, taken: usize, pool: &mut Pool) {
         match &mut self.held {
             Held::Nothing => debug_assert_eq!(taken, 0),
