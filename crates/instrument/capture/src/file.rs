@@ -53,17 +53,17 @@ pub enum FileError {
 /// Nanoseconds (the option if_tsresol).
 const NANOSECONDS: u8 = 9;
 
-/// Who writes the files of this program (the option shb_userappl). They end with what the kernel
-/// counted, and one that does not was broken off.
+/// The name of this program in its files (the option shb_userappl). They end with the kernel's
+/// counts; a file that does not was broken off.
 const APPLICATION: &str = "plimsoll capture";
 
-/// Writes the packets of one interface. What is dropped and not [finished](Writer::finish) is
-/// broken off.
+/// Writes the packets of one interface. A file whose writer is dropped before it is
+/// [finished](Writer::finish) is broken off.
 pub struct Writer(PcapNgWriter<BufWriter<File>>);
 
 impl Writer {
-    /// Makes the file; what was in it is lost. A FIFO that nobody reads is an error: signals wait
-    /// until the capture runs, so nothing could end a wait for its reader.
+    /// Makes the file, or empties it. A FIFO without a reader is an error: signals wait until the
+    /// capture runs, so nothing could end a wait for a reader.
     pub fn create(path: &Path, interface: &str, snap: u32) -> Result<Writer, FileError> {
         let file = BufWriter::with_capacity(1 << 20, plimsoll_sys::file::create(path)?);
         let application = SectionHeaderOption::UserApplication(Cow::Borrowed(APPLICATION));
@@ -102,8 +102,8 @@ impl Writer {
     pub fn finish(mut self, time: Duration, received: u64, drops: u64) -> Result<(), FileError> {
         let block = InterfaceStatisticsBlock {
             interface_id: 0,
-            // The format wants the high half first; the crate writes one number of 64 bits, low
-            // half first.
+            // The format has the high half first; the crate writes one number of 64 bits, low half
+            // first.
             timestamp: (time.as_nanos() as u64).rotate_left(32),
             options: vec![InterfaceStatisticsOption::IsbIfRecv(received), InterfaceStatisticsOption::IsbOsDrop(drops)],
         };
@@ -119,8 +119,8 @@ fn writing(error: PcapError) -> FileError {
     }
 }
 
-/// The statistics of a file, of all its interfaces together; of one that is not whole, those of the
-/// packets that it holds. An error where it holds none.
+/// The statistics of a file, of all its interfaces together. A damaged file gives those of the
+/// packets that can be read, or an error if there are none.
 pub fn summarise(path: &Path, interval: Duration) -> Result<Outcome<FileError>, FileError> {
     summarise_bytes(File::open(path)?, interval)
 }
@@ -213,14 +213,14 @@ struct Interface {
     resolution: Resolution,
     /// Bytes kept of each packet; 0 is all.
     snap: u32,
-    /// Drops since the beginning of the capture, as the last statistics of the interface tell them.
+    /// Drops since the beginning of the capture, from the last statistics of the interface.
     counted: Option<u64>,
-    /// Drops that packets tell of, each of those since the packet before it.
+    /// Drops that packets report: each reports the drops since the packet before it.
     between_packets: Option<u64>,
 }
 
 impl Interface {
-    /// The interface's own statistics tell of all drops, packets only of those before them.
+    /// The interface's own statistics have all drops, packets only the drops before them.
     fn drops(&self) -> Option<u64> {
         self.counted.or(self.between_packets)
     }
@@ -288,7 +288,7 @@ impl Section {
                 return Ok(true);
             }
             Block::SimplePacket(packet) => {
-                // It is of the first interface, and tells neither its time nor how much of it was
+                // It is of the first interface, without a time and without the length that was
                 // kept.
                 let snap = self.interface(0)?.snap;
                 let kept = if snap == 0 { packet.original_len } else { packet.original_len.min(snap) };
@@ -330,7 +330,7 @@ impl Resolution {
         let mut resolution = Resolution { units_a_second: 1_000_000, offset_s: 0 };
         for option in options {
             match option {
-                // The highest bit tells powers of two from powers of ten.
+                // The highest bit is set for powers of two, and clear for powers of ten.
                 InterfaceDescriptionOption::IfTsResol(power) if power & 0x80 == 0 => {
                     resolution.units_a_second = 10_u64.saturating_pow(u32::from(*power));
                 }

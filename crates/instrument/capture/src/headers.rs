@@ -15,7 +15,7 @@ pub struct Segment {
     pub sequence: u32,
     /// Its acknowledgement number.
     pub acknowledgement: u32,
-    /// Its window as it stands in the header, not scaled.
+    /// Its window as it is in the header, not scaled.
     pub window: u16,
     /// Bytes of payload, those that were cut off included.
     pub length: u32,
@@ -56,7 +56,7 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
             let end = match usize::from(header.total_len()) {
-                // A segment past 64 KiB, which no header can tell: the frame does.
+                // A segment past 64 KiB, which no header can state: the frame's length does.
                 0 => length as usize,
                 total => offset(bytes, header.slice()) + total,
             };
@@ -78,7 +78,7 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
         None => return unread(&packet),
     };
     let payload_start = offset(bytes, tcp.slice()) + tcp.header_slice().len();
-    // A header may tell of more than there is: what the frame has not did not pass.
+    // A header may state more than the frame has: the rest did not pass.
     let Some(payload) = ip_end.min(length as usize).checked_sub(payload_start) else { return Content::Unreadable };
     Content::Tcp(Segment {
         from: SocketAddr::new(from, tcp.source_port()),

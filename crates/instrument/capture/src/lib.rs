@@ -2,8 +2,7 @@
 //!
 //! [`headers`] finds the TCP segment in a frame, [`tcp`] judges segments, and [`statistics`] adds
 //! up; all three are pure and take the packets' own times. [`mod@file`] reads and writes pcapng,
-//! and [`live`] captures an interface. Nothing here keeps payload: what is told of a packet follows
-//! from its headers.
+//! and [`live`] captures an interface. Payload is not kept: every figure follows from headers.
 #![forbid(unsafe_code)]
 
 pub mod file;

@@ -56,7 +56,7 @@ pub enum CaptureError {
         /// What is wrong.
         error: FileError,
     },
-    /// The kernel does not tell its counts.
+    /// The kernel's counts cannot be read.
     #[error(
         "cannot read what the kernel counted (PACKET_STATISTICS): {0}; without that, dropped packets would go unseen"
     )]
@@ -136,7 +136,7 @@ impl<'a> Capture<'a> {
             report(number, *interval);
         }
         let failure = ended.and_then(|at| self.finish_file(at)).err();
-        // Where they cannot be read, nobody knows them.
+        // If they cannot be read they are unknown.
         let drops = (!matches!(failure, Some(CaptureError::Statistics(_)))).then_some(self.drops);
         Outcome { summary: self.sink.statistics.summary(drops), failure }
     }

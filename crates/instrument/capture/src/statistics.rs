@@ -69,7 +69,7 @@ impl std::ops::AddAssign for Flags {
     }
 }
 
-/// What a capture comes to.
+/// The figures of a capture.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Packets seen.
@@ -188,7 +188,7 @@ impl Statistics {
         self.untimed += 1;
     }
 
-    /// What it comes to.
+    /// The figures so far.
     pub fn summary(&self, kernel_drops: Option<u64>) -> Summary {
         let (endpoints, endpoints_at_least) = self.tcp.endpoints();
         Summary {

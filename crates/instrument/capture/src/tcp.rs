@@ -1,8 +1,8 @@
 //! What went wrong with TCP, judged from the segments that passed one point. Pure: times are the
 //! packets' own.
 //!
-//! Memory is bounded, whatever passes: a flood of connections that nobody completes must not end a
-//! capture. [`Counts`] says what was forgotten.
+//! Memory is bounded, whatever passes: a flood of connections that are never completed must not end
+//! a capture. [`Counts`] says what was forgotten.
 
 mod connection;
 

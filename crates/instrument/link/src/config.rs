@@ -1,5 +1,5 @@
-//! The network that is asked for: TOML or JSON in, a typed configuration out. What is unknown, out
-//! of range or inconsistent is refused.
+//! The network that is asked for: TOML or JSON in, a typed configuration out. Unknown keys, values
+//! out of range and inconsistent settings are refused.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -78,7 +78,7 @@ pub struct Config {
     pub seed: u64,
     /// A frame handed over later than this after it was due counts as late.
     pub late_after: Duration,
-    /// Whether large segments are carried whole.
+    /// Whether large segments stay whole.
     pub whole_segments: bool,
     /// The names of the TAP devices.
     pub devices: Vec<String>,
@@ -195,8 +195,8 @@ impl RawConfig {
     }
 }
 
-/// Whether a host could not tell a large segment carried whole from one cut up: nothing is lost
-/// from its middle, and it does not hold up the line.
+/// Whether a host could hardly notice that a large segment is not cut: nothing is lost from its
+/// middle, and it does not delay other packets.
 fn carries_whole(shape: &Shape) -> bool {
     shape.loss == 0.0 && shape.order == Order::Kept && shape.rate.is_none_or(|rate| rate >= WHOLE_SEGMENTS_RATE)
 }
@@ -305,7 +305,7 @@ fn quantity(link: &str, key: &'static str, error: UnitError) -> ConfigError {
     ConfigError::Quantity { link: link.to_owned(), key, error }
 }
 
-/// A device is the one plug of one host: it has one link.
+/// A device is the only interface of one host: it has one link.
 fn check_devices(devices: &[String], links: &[Link]) -> Result<(), ConfigError> {
     for (number, name) in devices.iter().enumerate() {
         let count = links.iter().flat_map(|link| link.ends).filter(|end| *end == End::Device(number)).count();
@@ -318,7 +318,7 @@ fn check_devices(devices: &[String], links: &[Link]) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// Without loops no frame circles for ever: the switches know no spanning tree.
+/// Without loops no frame circles for ever: the switches have no spanning tree protocol.
 fn check_trees(devices: usize, switches: usize, links: &[Link]) -> Result<(), ConfigError> {
     let number = |end| match end {
         End::Device(device) => device,

@@ -86,7 +86,7 @@ impl Frame {
     /// can be written into.
     fn relabel(&mut self, segment: &Segment, kept: usize) -> bool {
         let Some(ip) = self.network_header() else { return false };
-        // An IPv6 header has 40 bytes, and tells how much comes after it (RFC 8200, section 3).
+        // An IPv6 header has 40 bytes, and states how much comes after it (RFC 8200, section 3).
         let is_ipv4 = self.word(ip - 2) == IPV4;
         let (least, place, counted_from) = if is_ipv4 { (20, ip + 2, ip) } else { (40, ip + 4, ip + 40) };
         let whole = self.bytes.len() - segment.tcp;
@@ -98,7 +98,7 @@ impl Frame {
             self.put(ip + 10, checksum);
         }
         self.put(place, length);
-        // This one holds the sum over the pseudo-header alone, uncomplemented, for whoever
+        // This field holds the sum over the pseudo-header alone, uncomplemented. The device
         // completes it (CHECKSUM_PARTIAL, linux/skbuff.h).
         let sum = !adjusted_checksum(!self.word(segment.tcp + 16), before, after);
         self.put(segment.tcp + 16, sum);

@@ -9,8 +9,8 @@
 //! h1-eth0 === p0x [p0] p0y === p0b [s1]
 //! ```
 //!
-//! What leaves by `p0y` goes there, what leaves by `p0x` comes back. A link from a host to a switch
-//! that shapes nothing has nothing in between, and needs neither htb nor netem:
+//! `p0y` sends towards the switch, `p0x` back to the host. A link from a host to a switch that
+//! shapes nothing has no bridge in between, and needs neither htb nor netem:
 //!
 //! ```text
 //! h1-eth0 === p0x [s1]
@@ -39,8 +39,8 @@ pub struct Step {
     /// The command.
     pub command: Command,
     /// Removes what the command made, and is to be run only if the command succeeded: a device of
-    /// the same name that was there before belongs to somebody else. `None` for a command that
-    /// changes a device that an earlier step made.
+    /// the same name may belong to another program. `None` for a command that changes a device that
+    /// an earlier step made.
     pub undo: Option<Command>,
     /// Whether it is to be left out where the kernel does not speak IPv6.
     pub is_of_ipv6: bool,
@@ -146,7 +146,7 @@ pub fn directions(config: &Config) -> Vec<Direction> {
     config.links.iter().enumerate().flat_map(both).collect()
 }
 
-/// What a kernel needs to carry these links, by name, as steps that fail where it is missing.
+/// What a kernel needs for these links, by name, as steps that fail where it is missing.
 pub fn needs(config: &Config) -> Vec<(&'static str, Step)> {
     let shapes = || config.links.iter().flat_map(|link| [&link.forward, &link.reverse]);
     let veth = ["ip", "link", "add", "name", "plneed1", "type", "veth", "peer", "name", "plneed2"];

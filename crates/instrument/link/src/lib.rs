@@ -2,10 +2,11 @@
 //! switches that join links.
 //!
 //! [`config`] reads what is asked for. The emulation itself is pure: [`queue`] (one direction of
-//! one link), `switch` (who is where) and [`network`] (all of them, joined) take the time as an
-//! argument and touch no device. [`run`] moves frames between them and TAP devices, and tells of
-//! them in a [`report`]; `standby` wakes it where its CPU does not. [`kernel`] says how the kernel
-//! would make the same network. Nothing here knows namespaces, addresses or what the frames carry.
+//! one link), `switch` (which port leads to an address) and [`network`] (all of them, joined) take
+//! the time as an argument and touch no device. [`run`] moves frames between them and TAP devices,
+//! and writes each [`report`]; `standby` wakes it where its CPU does not. [`kernel`] makes the same
+//! network of the kernel's devices. Namespaces, addresses and the content of frames do not matter
+//! here.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -1,7 +1,7 @@
 //! Links and switches joined: frames in from devices, frames out to devices, each at its time.
 //!
-//! Pure: it is handed the time and the frames. Between links a frame goes on at the moment it was
-//! due, not at the moment somebody looked, so that late wake-ups do not add up on the way.
+//! Pure: the time and the frames are arguments. Between links a frame goes on at the moment it was
+//! due, not at the moment of the wake-up, so that late wake-ups do not add up on the way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -81,7 +81,7 @@ pub struct Network {
     under_way_bytes: usize,
     late_after: Duration,
     faults: u64,
-    /// Buffers of frames gone by: whoever reads a device makes its frames here.
+    /// Buffers of former frames, for the frames that are read from devices.
     pub buffers: Buffers,
 }
 
@@ -128,7 +128,7 @@ impl Network {
         self.in_flight.peek().map(|Reverse(in_flight)| in_flight.due)
     }
 
-    /// The next frame that is due at a device by `now`. What becomes of it is to be told by
+    /// The next frame that is due at a device by `now`. The caller reports what became of it by
     /// [`Network::delivered`].
     pub fn deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.next_due().is_some_and(|due| due <= now) {
@@ -204,8 +204,8 @@ impl Network {
 
     fn offer(&mut self, now: Instant, direction: usize, mut frame: Frame) {
         let queue = &mut self.directions[direction].queue;
-        // A large segment stands for packets that come one after another: those at its head find
-        // room, those at its end do not.
+        // A large segment replaces packets that come one after another: the first ones find room,
+        // the last ones do not.
         if let Some(rest) = frame.shorten(queue.room(now)) {
             queue.refuse(rest);
         }

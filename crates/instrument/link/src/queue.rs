@@ -1,9 +1,8 @@
 //! One direction of one link: when does a packet that is offered now arrive, if it does?
 //!
 //! A packet waits until all before it have departed, departs at the link's rate, and arrives after
-//! the delay. So one that finds the queue full is dropped, and one that is lost on the wire has
-//! used the wire all the same. Pure: the time is an argument, and the same seed gives the same
-//! outcomes.
+//! the delay. A packet that finds the queue full is dropped. A packet that is lost on the wire has
+//! used the wire's rate. Pure: the time is an argument, and the same seed gives the same outcomes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -43,7 +42,7 @@ pub struct Shape {
 /// Whether a packet may overtake another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// No: one that jitter would bring in before its predecessor arrives with it.
+    /// No: a packet that jitter would make overtake arrives together with its predecessor.
     Kept,
     /// Yes.
     Free,
@@ -60,8 +59,7 @@ pub enum Outcome {
     Lost,
 }
 
-/// What has become of all packets so far. Of those offered, what is in none of the other counts is
-/// under way.
+/// What has become of all packets so far. Offered packets that are in no other count are under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets that came to the link, those among them that the emulator did not read in time.
@@ -163,8 +161,8 @@ impl Queue {
         Outcome::Arrives(arrival)
     }
 
-    /// How many packets of a frame offered at `now` there is room for. One that is larger is to be
-    /// cut there, and its rest [refused](Queue::refuse).
+    /// How many packets of a frame offered at `now` there is room for. A larger frame is to be cut
+    /// there, and its rest [refused](Queue::refuse).
     pub fn room(&mut self, now: Instant) -> u32 {
         if self.shape.rate.is_none() {
             return u32::MAX;
@@ -209,8 +207,8 @@ impl Queue {
     /// it.
     fn depart(&mut self, now: Instant, size: WireSize) -> Option<Instant> {
         let Some(rate) = self.shape.rate else { return Some(now) };
-        // An empty queue takes a frame of any size: one that cannot be cut must not be unable to
-        // ever pass.
+        // An empty queue takes a frame of any size: a frame that cannot be cut must be able to
+        // pass.
         let backlog = self.backlog(now);
         if backlog > 0 && backlog + size.packets > self.shape.queue {
             return None;

@@ -1,5 +1,5 @@
-//! What a link has to tell: what has become of its packets, what emulating costs, and when it was
-//! not the network that was asked for.
+//! What a link reports: what has become of its packets, what emulating costs, and when it was not
+//! the network that was asked for.
 
 use serde::Serialize;
 
@@ -44,8 +44,8 @@ pub struct Totals {
     pub links: Vec<DirectionCounts>,
     /// What emulating costs.
     pub emulator: Cost,
-    /// The devices of which nobody knows what they dropped ([`Report::DropsUnknown`]): frames that
-    /// they lost are in no count.
+    /// The devices whose drops cannot be read ([`Report::DropsUnknown`]): frames that they lost are
+    /// in no count.
     pub drops_unknown: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct Outcome<E> {
     pub failure: Option<E>,
 }
 
-/// What the link has to tell.
+/// What the link reports.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Report {

@@ -54,7 +54,7 @@ pub enum LinkError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A device went away: its namespace ended, or somebody deleted it.
+    /// A device went away: its namespace ended, or it was deleted.
     #[error(
         "the TAP device `{0}` is gone: its namespace ended, or it was deleted; start the link again with the hosts"
     )]
@@ -103,17 +103,16 @@ struct Device {
 }
 
 impl<'a> Link<'a> {
-    /// Makes the devices. They are down, and where this process is: whoever wants them elsewhere
-    /// moves them. The calling thread is the one that is to carry frames, until one of these
-    /// signals.
+    /// Makes the devices. They are down and in this process's namespace: the caller moves them to
+    /// their hosts. The calling thread is to move the frames, until one of these signals.
     pub fn open(config: Config, signals: &'a Signals) -> Result<Link<'a>, LinkError> {
         let offload = if config.whole_segments { Offload::Segmentation } else { Offload::Checksum };
         let mut devices = Vec::new();
         for name in &config.devices {
             let refused = |source| LinkError::Device { name: name.clone(), why: explain(&source), source };
             let mut tap = Tap::open(name, offload).map_err(refused)?;
-            // A device that was there before has drops of its own. What cannot be read now is told
-            // as the link begins.
+            // A device that was there before has drops of its own. A counter that cannot be read
+            // now is reported as the link begins.
             let drops = tap.transmit_drops().unwrap_or(0);
             devices.push(Device { tap, drops: Some(drops) });
         }
@@ -139,7 +138,7 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Carries frames until a signal to end comes, or it cannot go on. `report` is called with the
+    /// Moves frames until a signal to end comes, or it cannot go on. `report` is called with the
     /// counts every `interval`, and with each disturbance.
     pub fn run(mut self, interval: Option<Duration>, mut report: impl FnMut(Report)) -> Outcome<LinkError> {
         let ended = self.carry(interval, &mut report);

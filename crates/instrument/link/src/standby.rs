@@ -15,11 +15,11 @@ use plimsoll_sys::cpu::{self, Cpus, Thread};
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{clock, process};
 
-/// The emulator is woken so long after a frame was due: less than half of what counts as late by
+/// The emulator is woken this long after a frame was due: less than half of what counts as late by
 /// default, and more than a wake-up takes.
 const PATIENCE: Duration = Duration::from_micros(400);
 
-/// How long nobody looks where no frame is under way.
+/// How long to sleep while no frame is under way.
 const IDLE: Duration = Duration::from_millis(2);
 
 /// The emulator runs.
@@ -35,7 +35,7 @@ enum Step {
     Wake,
 }
 
-/// What both threads know. Times are nanoseconds from `begun`.
+/// What both threads share. Times are nanoseconds from `begun`.
 #[derive(Debug)]
 struct Shared {
     begun: Instant,
@@ -58,8 +58,8 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    /// Stands by for the calling thread. There is no thread where it may use one CPU alone, or may
-    /// not run first.
+    /// Starts the standby thread of the calling thread. There is none where that may use one CPU
+    /// alone, or has no real-time priority.
     pub(crate) fn start() -> io::Result<Standby> {
         let emulator = Thread::current();
         let shared = Arc::new(Shared {
@@ -70,7 +70,7 @@ impl Standby {
             ended: AtomicBool::new(false),
             used: AtomicU64::new(0),
         });
-        // Refused as where there are more CPUs than this program knows of: then nobody stands by.
+        // It fails where there are more CPUs than this program can count: then there is no standby.
         let is_alone = emulator.cpus().map_or(true, |cpus| cpus.besides(cpu::current()).next().is_none());
         let thread = if is_alone {
             None

@@ -1,6 +1,7 @@
 //! A learning switch: through which port is an address? (IEEE 802.1D, section 7.)
 //!
-//! It floods what it does not know. There is no spanning tree: the configuration refuses loops.
+//! It floods frames for unknown addresses. There is no spanning tree: the configuration refuses
+//! loops.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use crate::frame::Address;
 /// An address not heard from for this long is forgotten (IEEE 802.1D's default).
 const AGE: Duration = Duration::from_secs(300);
 
-/// Past this many addresses none is learnt, and what is for the others is flooded: a sender of
+/// Past this many addresses none is learnt, and frames for further ones are flooded: a sender of
 /// forged addresses must not fill the memory.
 const ADDRESSES_MAX: usize = 65_536;
 

@@ -150,7 +150,7 @@ impl Connection {
         if segment.syn && !segment.ack && !has_other_syn {
             self.syn = Some((side, time));
         }
-        // The other side of the one that began has said something: a SYN or a reset in answer.
+        // The other side has answered the SYN: by a SYN or a reset.
         self.answered |= has_other_syn && (segment.syn || segment.rst);
     }
 
