@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The addresses of `HOST:PORT`, where an IPv6 address stands in brackets. An address of one link
-/// alone goes with its interface, as in `[fe80::1%eth0]:80` (RFC 4007, section 11).
+/// The addresses of `HOST:PORT`, with an IPv6 address in brackets. A link-local address has its
+/// interface, as in `[fe80::1%eth0]:80` (RFC 4007, section 11).
 pub(crate) fn resolve(text: &str) -> io::Result<Vec<SocketAddr>> {
     let in_brackets = text.strip_prefix('[').and_then(|text| text.rsplit_once("]:"));
     let found: Vec<SocketAddr> = match in_brackets {

@@ -1,4 +1,4 @@
-//! `plimsoll completions` and `plimsoll man`: what shells and man(1) want to know of the arguments.
+//! `plimsoll completions` and `plimsoll man`: the arguments, for shells and for man(1).
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `plimsoll forward`: a port forwarder until it is told to stop.
+//! `plimsoll forward`: a port forwarder that runs until a signal stops it.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -208,7 +208,7 @@ fn service(name: &str) -> Option<u16> {
     })
 }
 
-/// A table that cannot be is the caller's mistake, like one that is malformed.
+/// An impossible table is the caller's mistake, like a malformed one: exit code 2.
 fn told(error: Error) -> anyhow::Error {
     match error {
         Error::Table(why) => anyhow!(Usage(why)),
@@ -225,7 +225,7 @@ fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells the service manager that started this program, if one did (sd_notify(3)).
+/// Notifies the service manager that started this program, if one did (sd_notify(3)).
 fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match path.as_encoded_bytes() {
@@ -242,7 +242,7 @@ fn notify(state: &str) {
 }
 
 fn say(sentence: &str) {
-    // Where standard error is closed there is nobody to tell.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
 }
 

@@ -1,4 +1,4 @@
-//! `plimsoll link`: emulated links and switches between TAP devices until it is told to stop.
+//! `plimsoll link`: emulated links and switches between TAP devices, until a signal stops it.
 
 mod devices;
 mod kernel;
@@ -80,8 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.backend == Backend::Kernel {
         return run_kernel(arguments, config, &signals);
     }
-    // Before the devices are made, so that they are carried at that priority from the first frame
-    // on.
+    // Before the devices are made, so that the first frame is moved at that priority.
     let priority = if process::run_first() { "real time" } else { "ordinary" };
     let ready = Ready::of(&config, "tap", priority);
     let link = Link::open(config, &signals).map_err(to_cli_error)?;
@@ -115,7 +114,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The kernel carries, and this process only makes the network, counts, and removes it.
+/// The kernel delivers the packets: this process only makes the network, counts, and removes it.
 fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
     let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "kernel", "the kernel's");
     let made = kernel::Made::new(&config)?;

@@ -1,4 +1,4 @@
-//! `plimsoll load`: asks a server for as much as it is told to, and says truly what came back.
+//! `plimsoll load`: sends requests to a server, and reports what came back.
 
 mod arguments;
 mod chart;
@@ -100,7 +100,7 @@ fn carry_out<P: Protocol>(
     }
     let outcome = run::run(&config, protocol, &mut live)?;
     live.finish();
-    // Whoever writes the records ends when nobody can send any more.
+    // The threads that write the records end when their last sender is dropped.
     config.records = Records::default();
     let summary = doubt::summarise(&config, &outcome);
     let percentiles = summary.clone();
@@ -110,7 +110,7 @@ fn carry_out<P: Protocol>(
     code
 }
 
-/// What is said where the result reaches nobody.
+/// The message where the result cannot be written.
 fn lost() -> &'static str {
     "the result could not be written to standard output, and is lost; make room where it goes, or keep its reader open"
 }

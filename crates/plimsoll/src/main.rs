@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use version::{VERSION, Versioned};
 
-/// Finds how much load a TCP or HTTP server can carry.
+/// Finds how much load a TCP or HTTP server can handle.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version = VERSION, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -84,10 +84,10 @@ impl Output {
         }
     }
 
-    /// Says on standard error what a person should know and no record holds.
+    /// Writes a note for a person to standard error, which no record has.
     fn note(self, sentence: &str) {
         if !self.quiet {
-            // Where standard error is closed there is nobody to tell.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
         }
     }

@@ -57,7 +57,7 @@ fn kind(whole: &Summary) -> Kind {
         open,
         scheduled: open || whole.schedule_lag_us.count > 0,
         receive_lag: !open || whole.receive_lag_us.count > 0,
-        // Without any answer it cannot be told.
+        // Without any answer it is unknown.
         statuses: whole.transmission_time_us.is_some() || !whole.statuses.is_empty() || whole.requests.completed == 0,
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 
-/// Parses by `FromStr`, whose error names the values, and tells a shell the names.
+/// Parses by `FromStr`, whose error names the values, and gives the names to a shell's completion.
 #[derive(Clone)]
 pub(crate) struct Named<T: 'static> {
     names: &'static [T],

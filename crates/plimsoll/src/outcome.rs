@@ -37,7 +37,7 @@ impl std::error::Error for Environment {}
 
 /// Says why a command failed, on one line, and returns its exit code.
 pub(crate) fn report(error: anyhow::Error) -> ExitCode {
-    // Where standard error is closed there is nobody to tell.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "plimsoll: {}", told(&error));
     if error.is::<Usage>() {
         ExitCode::from(2)

@@ -1,4 +1,4 @@
-//! `plimsoll serve`: a reference server until it is told to stop.
+//! `plimsoll serve`: a reference server that runs until a signal stops it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -163,7 +163,7 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
     let config = Config { root, ..config(common)? };
     let (model, workers) = (config.model, config.model.has_workers().then_some(config.workers));
     if model == Model::Uring {
-        // Said before anybody is told that the server can be connected to.
+        // Before the server says that it can be connected to.
         ring::require("--model epoll")?;
     }
     let server = Server::bind(

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 
 use crate::outcome::Usage;
 
-/// More addresses than this out of one range would never be reached: each carries some 14,000
+/// More addresses than this out of one range would never be used: each has ports for some 14,000
 /// connections.
 const MOST_SOURCES: u128 = 8192;
 

@@ -35,7 +35,7 @@ impl Drop for Devices {
             if let Err(why) = carry_out(command)
                 && !why.contains("Cannot find device")
             {
-                // Where standard error is closed there is nobody to tell.
+                // Standard error may be closed.
                 let _ = writeln!(std::io::stderr(), "plimsoll: a device of the link is not removed: {why}");
             }
         }
@@ -62,7 +62,7 @@ for device; do ip link delete dev "$device"; done"#;
 
 impl Guard {
     fn start() -> io::Result<Guard> {
-        // A group of its own, as what ends the group of this process must not end it.
+        // A group of its own: a signal to the group of this process must not end it.
         let mut shell = Process::new("sh")
             .args(["-c", GUARD])
             .process_group(0)
@@ -94,8 +94,8 @@ fn carry_out(command: &Command) -> Result<(), String> {
 /// Runs a command, and returns what it printed.
 pub(super) fn output_of(command: &[String]) -> Result<String, String> {
     let (program, arguments) = command.split_first().ok_or("an empty command")?;
-    // A group of its own: an interrupt from the terminal must not end what makes or removes a
-    // device.
+    // A group of its own: an interrupt from the terminal must not end a command that makes or
+    // removes a device.
     let output = Process::new(program)
         .args(arguments)
         .process_group(0)

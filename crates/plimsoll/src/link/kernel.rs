@@ -1,5 +1,5 @@
-//! `plimsoll link --backend kernel`: the kernel carries and shapes; this process makes what it
-//! needs, counts, and removes at the end what it made, and nothing else.
+//! `plimsoll link --backend kernel`: the kernel delivers and shapes packets. This process makes the
+//! devices, counts, and removes at the end the devices that it made, and no others.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -30,8 +30,8 @@ pub(super) struct DeviceCounts {
     pub(super) delivered: u64,
     pub(super) delivered_bytes: u64,
     pub(super) dropped: u64,
-    /// Those of the dropped that nobody asked to be dropped: what the devices dropped, and what
-    /// netem did where the direction has neither a rate nor a loss.
+    /// Packets that should not have been dropped: by the devices, and by netem where the direction
+    /// has neither a rate nor a loss.
     pub(super) dropped_by_fault: u64,
 }
 
@@ -142,7 +142,8 @@ fn dropped(directions: &[Direction], rows: &Rows<'_>) -> anyhow::Result<u64> {
     directions.iter().map(|direction| Ok(Passing::of(direction, rows)?.dropped())).sum()
 }
 
-/// What is told of two looks: the instant of each, and the packets dropped until then.
+/// The event between two looks, if packets were dropped. A look is its instant, and the packets
+/// dropped until then.
 fn lost_between(before: (f64, u64), now: (f64, u64)) -> Option<NetworkEvent<'static>> {
     let packets = now.1.checked_sub(before.1).filter(|packets| *packets > 0)?;
     Some(NetworkEvent::Lost { from_unix_s: before.0, to_unix_s: now.0, packets })
@@ -177,7 +178,7 @@ struct Passed {
 }
 
 /// The rows of /proc/net/dev (proc_net(5)) by their devices: bytes, packets, errs and drop of what
-/// is received, four more, and the same of what is sent. A packet that waits for a CPU in vain
+/// is received, four more, and the same of what is sent. A packet for which a CPU's backlog is full
 /// counts as dropped where it is received, and where it was sent (the kernel's enqueue_to_backlog
 /// in net/core/dev.c, veth_xmit in drivers/net/veth.c).
 struct Rows<'a>(HashMap<&'a str, &'a str>);

@@ -116,7 +116,7 @@ fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io
             let (phase, outcome) = (phase.name(), outcome.name());
             writeln!(file, "{seconds}.{micros:06},{connection},{request},{bytes},{response_us},{phase},{outcome}")?;
         }
-        // Event loops hand over each second: whoever follows the file sees the rows as they come.
+        // Event loops hand over each second: a reader of the file sees the rows as they come.
         file.flush()?;
     }
     file.flush()
@@ -148,7 +148,7 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
     let mut written = 0;
     for part in parts {
         newest = newest.max(part.number);
-        // One that comes too late for its own line enters the next: nothing is lost.
+        // A part that comes too late for its own line enters the next: nothing is lost.
         let number = part.number.max(written);
         let began = part.began + (number - part.number) * 1_000_000_000;
         let nothing = Second { began, from: u64::MAX, ..Second::default() };
@@ -166,7 +166,7 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
             written = key.0 + 1;
             write_second(&mut file, key, &second)?;
         }
-        // Whoever follows the file sees each line as it comes.
+        // A reader of the file sees each line as it comes.
         file.flush()?;
     }
     for (key, second) in pending {

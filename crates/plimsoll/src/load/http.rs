@@ -89,8 +89,8 @@ impl Arguments {
         self.deal(servers, secure, template.method() == "HEAD")
     }
 
-    /// Connections are dealt over the addresses of all servers. Each sends the requests of its own
-    /// server in turn.
+    /// Assigns connections to the addresses of all servers in turn. Each sends the requests of its
+    /// own server in turn.
     fn deal(&self, servers: Vec<Server>, secure: bool, to_head: bool) -> anyhow::Result<Plan> {
         let reach = |url: &Url| ConnectTo::reach(&self.connect_to, &url.host, url.port);
         let addresses: Vec<String> = servers.iter().map(|server| reach(&server.url)).collect();

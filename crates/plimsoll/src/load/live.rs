@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::csv;
 use crate::Output;
 
-/// Where there is no terminal a line a second would fill a log: one every so often says that the
-/// run lives.
+/// Without a terminal a line a second would fill a log: a line this often shows that the run goes
+/// on.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(5);
 /// A status line four times a second; events wake the coordinator more often.
 const LIVE_INTERVAL: Duration = Duration::from_millis(240);

@@ -1,4 +1,4 @@
-//! Where a URL leads, looked up before the run: what is measured then is one answer a request.
+//! Follows the redirects of a URL before the run, so that each measured request has one answer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

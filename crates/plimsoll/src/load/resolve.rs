@@ -38,7 +38,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// What a person should know of the choice.
+    /// A note about the choice, for a person.
     pub(super) fn note(&self, name: &str) -> Option<String> {
         if self.refusing.is_empty() {
             return None;

@@ -1,5 +1,4 @@
-//! The summary as a person wants to read it: what was asked, what came back, how long it took, what
-//! speaks against it.
+//! The summary as text: what was asked, what came back, how long it took, and the warnings.
 
 use std::io::{self, Write};
 use std::time::Duration;

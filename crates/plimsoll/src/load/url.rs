@@ -1,4 +1,4 @@
-//! URLs of servers, and where a reference in one leads (RFC 3986).
+//! URLs of servers, and references relative to them (RFC 3986).
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -65,7 +65,7 @@ impl Url {
         if self.port == if self.secure { 443 } else { 80 } { bracketed(&self.host) } else { self.server() }
     }
 
-    /// What a reference in an answer of this URL leads to (RFC 3986, section 5.2.2), as text.
+    /// The URL of a reference in an answer of this URL (RFC 3986, section 5.2.2), as text.
     pub(super) fn join(&self, reference: &str) -> String {
         let scheme = if self.secure { "https" } else { "http" };
         let reference = reference.split('#').next().unwrap_or_default();
