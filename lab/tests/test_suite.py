@@ -10,11 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plimsoll_lab.suite import shipped, units
-from plimsoll_lab.suite.checks import setting_at
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import contender_path, expand
-from plimsoll_lab.suite.expect import missed, read_expectation
-from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.suite.flags import MODELS, as_arguments
 from plimsoll_lab.suite.read import read_file, read_text
 from plimsoll_lab.suite.sample_size import windows_too_short
@@ -375,62 +372,3 @@ def test_points_stand_beside_the_matrix_less_what_is_excluded_each_with_every_co
     assert planned.points[-1].load["think"] == "250ms"
     alone = plan(GOOD + '[[point]]\n"load.connections" = 7\n[[point]]\n"load.connections" = 9\n')
     assert [dict(point.setting) for point in alone.points] == [{"load.connections": 7}, {"load.connections": 9}]
-
-
-@pytest.mark.parametrize(
-    ("condition", "seen", "told"),
-    [
-        ("== load.connections + 1", 101, None),
-        ("== load.connections + 1", 100, "expected x == load.connections + 1: it is 100, and the expression is 101"),
-        ("<= 2 * load.connections - 50", 150, None),
-        (">= 1 + 2 * load.connections * 3", 600, "it is 600, and the expression is 601"),
-        ("< 5ms", 0.004, None),
-        ("!= 4KiB", 4096, "and the expression is 4096"),
-        ("== load.nothing", 1, "load.nothing has no value here"),
-        ("== 1", None, "the trial has no such figure"),
-    ],
-)
-def test_an_expectation_is_an_expression_over_the_settings(
-    condition: str, seen: float | None, told: str | None
-) -> None:
-    expectation = read_expectation("x", condition, source="it.toml")
-    said = missed(expectation, {"x": seen}.get, {"load.connections": 100.0}.get)
-    assert (said is None) == (told is None)
-    assert told is None or told in str(said)
-
-
-@pytest.mark.parametrize("name", ["statuses.404", "load.statuses.404"])
-def test_an_expected_status_is_a_figure_by_either_of_its_names(name: str) -> None:
-    """By the longer one, a server without such an answer failed every trial."""
-    pages = GOOD.replace('"echo"', '"http"').replace("[load]", '[load]\nprotocol = "http"')
-    assert named_figures(suite(pages + f'[expect]\n"{name}" = "== 0"\n')) == ("statuses.404",)
-
-
-def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:
-    expected = '[expect]\n"connections.established" = "== load.connections"\n'
-    assert plan(SEARCH.replace("[search]", expected + "[search]")).points
-    role = '[[role]]\nname = "second"\nkind = "load"\nconnections = 4\nduration = "1s"\ntarget = "role:server"\n'
-    (point,) = plan(GOOD + role + expected.replace('"\n', ' + role.second.connections"\n')).points
-    assert setting_at(point, "role.second.connections") == 4
-    assert setting_at(point, "load.connections") == 64
-
-
-@pytest.mark.parametrize(
-    ("figure", "condition", "seen", "met"),
-    [
-        ("response_time_us.p99", "< 5ms", 4999, True),
-        ("response_time_us.p99", "> 5ms", 4999, False),
-        ("response_time_us.p99", "< 5000", 4999, True),
-        ("server.cpu_us_per_request", "<= 1us + 2 * 4us", 9, True),
-        ("server.cpu_us_per_request", "<= 1us + 2 * 4us", 9.1, False),
-        ("response_time_us.mean", "< load.think", 250_001, False),
-        ("response_time_us.mean", "< load.think", 249_999, True),
-        ("elapsed_s", ">= load.think * 4", 1.0, True),
-        ("elapsed_s", "< load.think * 4", 1.0, False),
-    ],
-)
-def test_a_duration_in_an_expectation_is_in_the_figures_own_unit(
-    figure: str, condition: str, seen: float, *, met: bool
-) -> None:
-    expectation = read_expectation(figure, condition, source="it.toml")
-    assert (missed(expectation, {figure: seen}.get, {"load.think": "250ms"}.get) is None) is met

@@ -49,6 +49,7 @@ mod serve_end;
 mod serve_http;
 mod serve_http_time;
 mod serve_injected;
+mod serve_models;
 mod serve_settings;
 mod serve_walk;
 mod valgrind;
