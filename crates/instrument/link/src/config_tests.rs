@@ -1,4 +1,4 @@
-//! What a configuration may say, and how a mistake in it is told.
+//! What a configuration may say, and the error for each mistake.
 
 use super::*;
 

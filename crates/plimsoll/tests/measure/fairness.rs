@@ -1,4 +1,4 @@
-//! One peer that floods and one that stalls, and what the others of the same worker notice of them.
+//! A peer that floods and a peer that stalls: the response times of the worker's other connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -41,8 +41,8 @@ impl Drop for Disturbance {
     }
 }
 
-/// Each costs the server a millisecond of CPU time, so that what is measured is whose turn it is,
-/// and little else.
+/// Each costs the server a millisecond of CPU time, so that response times depend on the order of
+/// service and little else.
 const REQUEST: &str = "GET /burn/1ms/100 HTTP/1.1\r\nHost: test\r\n\r\n";
 
 /// The 99th percentile of the times of 208 answers, of requests that sixteen connections make

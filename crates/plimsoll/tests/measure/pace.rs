@@ -1,5 +1,5 @@
-//! Times as the generator measures them, near to what they are; and that a stop is told as the
-//! doing of whoever was stopped.
+//! The generator's times are near the real ones, and the stop of a process shows as that process's
+//! doing.
 
 use std::thread::sleep;
 use std::time::Duration;

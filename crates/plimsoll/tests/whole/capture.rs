@@ -119,7 +119,7 @@ fn a_capture_whose_disk_is_full_fails_and_says_what_to_do_and_what_it_has() {
     let (summary, error) = failed(&capture(&["-d", "100ms"]).output().expect("it starts"));
     assert!(error.contains("`/dev/full`: No space left") && error.contains("make room on its disk"), "{error}");
     assert_eq!(summary["packets"], 0, "{summary}");
-    // What it has to write is more than it keeps, so that it ends by itself.
+    // It has to write more than it keeps, so that it ends.
     let running = Running::start(&mut capture(&["--snap", "65600"]));
     send_datagrams(&host, 100);
     let (summary, _) = failed(&running.output());

@@ -137,7 +137,7 @@ fn devices_whose_drops_cannot_be_read_are_named_in_every_count() {
     }
     let (config, devices) = two_devices();
     let arguments = ["link", "--json", "--interval", "20ms", "--config", config.path()];
-    // Their counts are read in the namespace that they stand in.
+    // Their counts are read in their own namespace.
     let mut link = Running::start(&mut injected("setns", "EPERM", 1, &arguments));
     let unknown = serde_json::json!(devices);
     assert_eq!(link.event("drops_unknown")["device"], devices[0]);

@@ -1,5 +1,5 @@
-//! The link whose packets the kernel carries (`--backend kernel`): its devices, its counts and what
-//! it leaves behind. Needs root.
+//! The link whose packets the kernel delivers (`--backend kernel`): its devices, its counts, and
+//! that it leaves nothing behind. Needs root.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Connects that are refused, or that nobody answers: every engine counts them alike, and none
-//! outlives its run.
+//! Connects that are refused or never answered: every engine counts them alike, and none outlives
+//! its run.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Child;

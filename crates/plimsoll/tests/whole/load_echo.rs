@@ -1,5 +1,5 @@
-//! `plimsoll load echo` against servers that answer rightly, wrongly, late or never: what becomes
-//! of each request, and what is said of it.
+//! `plimsoll load echo` against servers that answer rightly, wrongly, late or never: how each
+//! request is counted, and what is printed about it.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -54,7 +54,7 @@ fn the_window_has_the_length_asked_for_and_its_ends_are_announced() {
     };
     let length = at(1, "window_closed") - at(0, "window_opened");
     assert_eq!(run.lines.len(), 3);
-    // They are told as the coordinator comes to them, which may be late.
+    // The coordinator prints them, which may be late.
     assert!((0.1..30.0).contains(&length), "{length}");
     assert!((1.4999..1.5001).contains(&run.figure("elapsed_s")));
     assert!(run.count("warm_up.requests.completed") > 0 && run.count("requests.completed") > 0);
@@ -300,7 +300,7 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
         (target, "--verify some", "full, length, none"),
         (target, "--limit speed<3", "no figure is called 'speed'"),
         (target, "--source-ip here", "not an address"),
-        // The lab knows a late start by these words.
+        // The lab recognises a late start by these words.
         (target, "--start-at 5", "that instant has passed"),
         (target, "--start-at 1763800000250", "more than a year ahead"),
         (target, "--start-at=-1", "no instant"),

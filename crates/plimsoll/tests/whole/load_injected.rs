@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::peer::{Run, command, echo, outcome};
 use crate::support::server::may_trace;
 
-/// What an injected error comes to.
+/// The outcome of an injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Nothing: the call is made again, or its result is not needed.

@@ -111,7 +111,7 @@ fn each_connection_carries_its_number_in_an_open_loop_too() {
 }
 
 /// Requests of a thousand a second that were due while something was stopped for a sixth of the run
-/// waited for it, whatever else the machine did meanwhile; `make measure` tells whose doing it was.
+/// waited for it, whatever else the machine did meanwhile; `make measure` tests whose doing it was.
 fn assert_the_stop_is_in_the_response_times(run: &Run) {
     assert!(run.figure("response_time_us.p99") >= 450_000.0, "{}", run.summary());
 }

@@ -241,7 +241,7 @@ fn a_second_sigterm_ends_it_at_once(model: &str) {
     server.terminate();
     let (status, summary) = server.wait();
     assert_eq!(status.code(), Some(0));
-    // What the connection did until then counts, and our own end of it is nobody's error.
+    // The connection's bytes until then count, and ending it here is no error.
     assert!(summary["bytes_received"].as_u64().is_some_and(|bytes| bytes >= 1 << 16), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({}));
 }

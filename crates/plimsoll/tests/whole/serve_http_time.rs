@@ -70,12 +70,12 @@ const TAKES_NOTHING: Duration = Duration::from_millis(700);
 fn a_reader_that_takes_a_little_now_and_then_is_served(model: &str) {
     let server = Server::http(model, &["--synthetic", "--send-timeout", "3s"]);
     let mut client = Client::new(&server);
-    // Small, so that its window opens for what little is read. It may send what nobody reads
-    // meanwhile, which is no progress.
+    // Small, so that its window opens for what little is read. It may send unread bytes meanwhile,
+    // which are no progress.
     net::set_receive_buffer(&client.writer, 4096).expect("a buffer can be set");
     client.send("GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n");
     let (start, mut taken) = (Instant::now(), [0; 2048]);
-    // Far less in all than the server's kernel has to get rid of before it tells of room.
+    // Far less in all than the server's kernel has to send before it reports room.
     while start.elapsed() < Duration::from_secs(8) {
         client.writer.read_exact(&mut taken).expect("it is still served");
         std::thread::sleep(Duration::from_millis(100));

@@ -33,8 +33,8 @@ fn an_injected_error_ends_one_connection_at_most(model: &str) {
     }
     for (call, errors) in injections(model) {
         for error in errors {
-            // The wake-up is the first descriptor that epoll is told of, and the listener the
-            // second: without those no loop can be.
+            // The wake-up is the first descriptor that is added to epoll, and the listener the
+            // second: no loop can do without them.
             let first = if call == "epoll_ctl" { 3 } else { 2 };
             let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={first}"));
             let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];

@@ -43,7 +43,7 @@ fn select_says_so_where_a_listener_does_not_fit_its_set() {
         return;
     }
     let listen = ["--listen", "127.0.0.1:0"].repeat(1030);
-    // It ends by itself; told to, it would be deaf to it.
+    // It ends without a signal: it would not see one.
     let server = Server::echo("select", &[&["--workers", "1"], &listen[..]].concat());
     let (status, said) = server.wait_failed();
     assert_eq!(status.code(), Some(1));

@@ -72,7 +72,7 @@ fn work_is_burnt_for_each_reply(model: &str) {
     assert!((18..60).contains(&(ticks() - before)), "{} ticks for 200 ms", ticks() - before);
 }
 
-/// A client of somebody else's, its arguments, and how many requests with 200 it says it has made.
+/// A foreign client, its arguments, and how many requests with 200 it says it has made.
 type Foreign = (&'static str, &'static [&'static str], fn(&str) -> Option<u64>);
 
 fn number_after(text: &str, label: &str) -> Option<u64> {

@@ -13,7 +13,7 @@ use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may
 
 for_every_model!(one_connection_makes_the_calls_of_its_model, a_large_file_goes_out_by_sendfile);
 
-/// Calls that wait, carry bytes, or make and end something. A question mark: not on every
+/// Calls that wait, move bytes, or make and end something. A question mark: not on every
 /// architecture.
 const TRACED: &str = "--trace=accept4,recvfrom,sendto,sendmsg,sendfile,close,clone,?clone3,wait4,exit,exit_group,?\
                       select,pselect6,?poll,ppoll,epoll_ctl,?epoll_wait,epoll_pwait,?epoll_pwait2,?io_uring_enter";
@@ -30,7 +30,7 @@ fn waits_by(model: &str) -> &'static [&'static str] {
 }
 
 /// The steps of a connection that says `hello` once, in order: the calls that may make each, and
-/// what must stand in its line.
+/// what its line must contain.
 fn steps(model: &str) -> Vec<(&'static [&'static str], &'static str)> {
     let waits = waits_by(model);
     let echo: [(&'static [&'static str], &'static str); 3] =

@@ -151,7 +151,7 @@ macro_rules! churned {
 }
 
 // The models with a slab of connections are churned 10,000 times; a thread or process a connection
-// is dear under Valgrind.
+// is slow under Valgrind.
 churned!(
     "threads" threads_loses_nothing 5 threads_loses_nothing_over_http 100,
     "fork" fork_loses_nothing 1 fork_loses_nothing_over_http 30,

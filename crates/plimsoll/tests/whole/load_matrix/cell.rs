@@ -17,8 +17,8 @@ pub(super) const CONNECTIONS: u64 = 4;
 pub(super) const LOST: u64 = 7;
 pub(super) const ANSWERED_BEFORE: u64 = 14;
 
-/// How long the server takes for its answers, in turn: different times, so that each percentile of
-/// them is told from the others.
+/// How long the server takes for its answers, in turn: different times, so that their percentiles
+/// differ.
 const TIMES: [Duration; 4] =
     [Duration::ZERO, Duration::from_micros(300), Duration::from_micros(600), Duration::from_micros(1500)];
 
@@ -52,7 +52,7 @@ impl Measured {
         !self.cell.has(super::table::LASTS) && !self.cell.has(WARM_UP)
     }
 
-    /// Whether several windows, each with a warm-up of its own, make up the one that is told.
+    /// Whether the reported window is made of several, each with a warm-up of its own.
     pub(super) fn has_several_windows(&self) -> bool {
         self.cell.has(TWO_GENERATORS) || self.cell.has("--engine fork")
     }
@@ -75,7 +75,7 @@ fn speaks(cell: &Cell) -> Speaks {
     }
 }
 
-/// One of so many generators that carry a cell's load together, and its files.
+/// One of the generators that share a cell's load, and its files.
 struct Generator {
     command: Command,
     log: Option<Scratch>,

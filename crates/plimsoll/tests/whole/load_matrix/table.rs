@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-/// What a run is asked for in one respect: one of these values. A value that begins with `-` is
-/// given as it is; [`super::cell`] knows what the others mean.
+/// One setting of a run: one of these values. A value that begins with `-` is given as it is;
+/// [`super::cell`] interprets the others.
 pub(super) type Factor = &'static [&'static str];
 
 /// The first factors: each combination of their values has a cell, unless it is refused.

@@ -1,4 +1,4 @@
-//! A server that keeps books of its own, for the generator's summary to be held against.
+//! A server that counts what it does, to compare the generator's summary with.
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -114,7 +114,7 @@ impl BookKeeper {
             let arrived = Cell::new(None);
             let socket = Tapped { stream, arrived: &arrived, books: &own };
             let conversation = Conversation { number, speaks, script: &script, books: &own, arrived: &arrived };
-            // The connection may end in any way: what was seen of it stands in the books.
+            // The connection may end in any way: what was seen of it is counted.
             let _ = match &tls {
                 None => conversation.run(socket),
                 Some(config) => {
@@ -152,7 +152,7 @@ impl BookKeeper {
     }
 }
 
-/// Waits until a count has been reached, or for so long that it never will be.
+/// Waits until a count has been reached, or for so long that something is wrong.
 fn wait_for(count: &AtomicU64, least: u64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while count.load(Ordering::SeqCst) < least && Instant::now() < deadline {

@@ -40,7 +40,7 @@ impl Forwarder {
         Forwarder::spawn(limited(&command(arguments), descriptors))
     }
 
-    /// One that leads a free port to `destination`.
+    /// Starts a forwarder from a free port to `destination`.
     pub(crate) fn to(destination: SocketAddr, arguments: &[&str]) -> Forwarder {
         let mapping = format!("127.0.0.1:0={destination}");
         Forwarder::start(&[&[mapping.as_str()], arguments].concat())
@@ -50,7 +50,7 @@ impl Forwarder {
         Forwarder(Running::start(command))
     }
 
-    /// One that was started otherwise.
+    /// A forwarder that was started otherwise.
     pub(crate) fn of(running: Running) -> Forwarder {
         Forwarder(running)
     }
@@ -64,7 +64,8 @@ impl Forwarder {
         (status, summary, said)
     }
 
-    /// Waits for the end of one that cannot go on, and returns the status and what was said.
+    /// Waits for the end of a forwarder that cannot go on, and returns the status and standard
+    /// error.
     pub(crate) fn wait_failed(self) -> (ExitStatus, String) {
         self.0.wait_failed()
     }
@@ -118,9 +119,9 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     plimsoll(&[&["forward", "--json"], arguments].concat())
 }
 
-/// A listener on a free port of a loopback address that nobody else has, and where it is. When it
-/// is dropped the place stays free for whoever is to listen there next: a port of 127.0.0.1 may be
-/// anybody's by then, as the source of a connection too.
+/// A listener on a free port of a loopback address that no other test uses, and its address. When
+/// it is dropped the port stays free for the next listener: a port of 127.0.0.1 may be taken by
+/// then, also as the source of a connection.
 pub(crate) fn listener() -> (TcpListener, SocketAddr) {
     static NEXT: AtomicU8 = AtomicU8::new(0);
     let [.., high, low] = std::process::id().to_be_bytes();

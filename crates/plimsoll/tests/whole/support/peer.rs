@@ -26,8 +26,8 @@ pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
-/// One read, again after EINTR, with which a receive with a time-out may end though nobody handles
-/// a signal (signal(7)).
+/// One read, again after EINTR, with which a receive with a time-out may end without a signal
+/// handler (signal(7)).
 pub(crate) fn read_once(mut stream: impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     loop {
         match stream.read(buffer) {

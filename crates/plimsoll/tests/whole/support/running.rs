@@ -1,4 +1,4 @@
-//! A `plimsoll` process for a test that serves until it is told to stop: started, asked, ended, and
+//! A `plimsoll` process of a test, which runs until a signal stops it: started, asked, ended, and
 //! never left behind.
 
 use std::fs;
@@ -171,8 +171,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Replaces a file at once: whoever reads it finds the old text or the new one, and nothing
-    /// between.
+    /// Replaces a file at once: a reader finds the old text or the new one, and nothing between.
     pub(crate) fn replace(&self, name: &str, text: &str) {
         self.write("new", text);
         fs::rename(self.path("new"), self.path(name)).expect("the folder can be written to");

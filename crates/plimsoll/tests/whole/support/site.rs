@@ -42,8 +42,7 @@ impl Drop for Site {
     }
 }
 
-/// A client that knows only what it was told: it reads heads to the empty line, and bodies by their
-/// length.
+/// A simple client: it reads heads to the empty line, and bodies by their length.
 pub(crate) struct Client {
     pub(crate) writer: TcpStream,
     pub(crate) reader: BufReader<TcpStream>,

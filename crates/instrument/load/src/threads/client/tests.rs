@@ -20,7 +20,7 @@ fn open() -> Config {
     config(Pace::Open { rate: Rate::constant(1e9), spacing: Spacing::Fixed })
 }
 
-/// What a thread counts that carries requests over this socket until it has no more to do.
+/// The counts of a thread that sends requests over this socket until it has no more to do.
 fn carry<P: Protocol>(shared: &Shared<P>, socket: Option<UnixStream>) -> Books {
     let stop = AtomicBool::new(false);
     let mut client = Client::new(shared, &stop, 0);

@@ -1,5 +1,5 @@
-//! A selector that reports what is no longer so: every event comes again after the next wait, when
-//! its connection may be closed and its descriptor and slot another's.
+//! A selector that reports stale events: every event comes again after the next wait, when its
+//! connection may be closed and its descriptor and slot in use by another.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
