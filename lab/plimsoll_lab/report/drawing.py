@@ -13,9 +13,10 @@ from plimsoll_lab.store.records import Json
 INK, FAINT = "#6a7683", "#9aa5b0"
 """A contrast of at least 4.5 on white and 4.0 on the dark page (WCAG 2.2, 1.4.3 asks for 3 of
 graphics)."""
-CATEGORY = ("#0072B2", "#D55E00", "#00805C", "#9A6A00", "#1B9CD8", "#B3478C", "#6B6B6B")
+CATEGORY = ("#0072B2", "#D55E00", "#00805C", "#AB7239", "#1B9CD8", "#B3478C", "#909090")
 """One colour a contender, told apart with any of the common colour-vision deficiencies (after Okabe
-and Ito)."""
+and Ito; lab/tests/test_colours.py computes how far apart they are), and seen on white and on dark
+paper."""
 
 _TEXT = {"labelColor": INK, "titleColor": INK, "labelFont": "sans-serif", "titleFont": "sans-serif"}
 CONFIGURATION: Json = {
