@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+
+from plimsoll_lab.cli.program import main
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="plimsoll-fake-")  # removed when this process ends
 FAKE = Path(_FOLDER.name) / "plimsoll"
@@ -64,6 +70,28 @@ def run_lab(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
         timeout=600,
         check=False,
     )
+
+
+def lab_here(folder: Path, *arguments: str) -> Done:
+    """The same program in this process, for verbs that only read and write records: starting an
+    interpreter, the statistics and the chart renderer takes longer than most of them.
+    """
+    said, refused = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with (
+            mock.patch.dict(os.environ, lab_environment()),
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(refused),
+        ):
+            main(arguments)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return Done(arguments, code, said.getvalue(), refused.getvalue())
 
 
 def summary_of(text: str) -> dict[str, Any]:

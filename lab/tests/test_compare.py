@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Done, Lab, run_lab
+from conftest import Done, Lab, lab_here, run_lab
 from made_records import ENVIRONMENT, calibration_record, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs, environment_differences
@@ -221,7 +221,7 @@ def sides(
             factor = luck.gauss(1, 0.01)
             change, whole = (day, lambda _: None) if side == "a" else (changed, run)
             paths.append(altered(base, f"{name}-{side}{number}", change, whole))
-    done = run_lab(base, "compare", *made["a"], "--with", *made["b"], "--json")
+    done = lab_here(base, "compare", *made["a"], "--with", *made["b"], "--json")
     return done, json.loads(done.stdout)
 
 
@@ -261,12 +261,12 @@ def test_one_run_a_side_gives_the_table_and_no_verdict(base: Path) -> None:
         record["figures"]["completed_rate"] /= 2
 
     other = altered(base, "halved", halved)
-    done = run_lab(base, "compare", "runs/0001", other, "--json")
+    done = lab_here(base, "compare", "runs/0001", other, "--json")
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["worse"]) == (4, False)
     assert {each["call"] for each in summary["verdicts"]} == {"not shown"}
     assert summary["verdicts"][0]["ratio"] == pytest.approx(0.5, rel=0.02)
-    assert "1 run a side is too few" in run_lab(base, "compare", "runs/0001", other).stdout
+    assert "1 run a side is too few" in lab_here(base, "compare", "runs/0001", other).stdout
 
 
 def test_a_point_that_is_no_longer_carried_is_worse(base: Path) -> None:
@@ -312,7 +312,7 @@ def test_runs_over_another_network_have_no_point_in_common(base: Path) -> None:
 
 
 def test_a_run_counts_once(base: Path) -> None:
-    done = run_lab(base, "compare", "runs/0001", "./runs/0001")
+    done = lab_here(base, "compare", "runs/0001", "./runs/0001")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "runs/0001 is named 2 times" in done.stderr
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FAKE, Done, Lab, lab_environment, run_lab, summary_of
+from conftest import FAKE, Done, Lab, lab_environment, lab_here, run_lab, summary_of
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.gate import junit
@@ -71,7 +71,7 @@ def altered(folder: Path, name: str, change: Any) -> dict[str, Any]:  # noqa: AN
         record = json.loads(path.read_text())
         change(record, names[record["point"]])
         path.write_text(json.dumps(record))
-    done = run_lab(folder, "report", f"runs/{name}", "--json")
+    done = lab_here(folder, "report", f"runs/{name}", "--json")
     assert done.stdout, done.stderr
     return {**summary_of(done.stdout)["gate"], "exit": done.returncode}
 

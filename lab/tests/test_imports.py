@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import run_lab
+from conftest import lab_here, run_lab
+from made_records import stored_run
 from made_results import HGRM, TREND, WRK, WRK2, fortio, hlog, k6_export, k6_handled, k6_lines, k6_readable, oha
 
 from plimsoll_lab.foreign.read import read_result
@@ -231,7 +231,7 @@ def test_an_import_is_a_run_with_a_page_and_no_verdict(tmp_path: Path) -> None:
     assert "no coordinated omission" not in page
     assert "not checked" in page
     assert "a0.json" in page
-    again = run_lab(tmp_path, "resume", "runs/0001")
+    again = lab_here(tmp_path, "resume", "runs/0001")
     assert again.returncode == 2
     assert "was imported" in again.stderr
 
@@ -239,7 +239,7 @@ def test_an_import_is_a_run_with_a_page_and_no_verdict(tmp_path: Path) -> None:
 def test_a_name_of_a_contender_is_escaped_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(oha()))
     (tmp_path / "b.json").write_text(json.dumps(oha(), indent=1))
-    done = run_lab(tmp_path, "import", "<img src>=a.json", "b</script>=b.json")
+    done = lab_here(tmp_path, "import", "<img src>=a.json", "b</script>=b.json")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "runs/0001/report.html").read_text()
     assert "<img src>" not in page
@@ -249,7 +249,7 @@ def test_a_name_of_a_contender_is_escaped_on_the_page(tmp_path: Path) -> None:
 def test_files_of_several_loads_are_points_of_one_axis(tmp_path: Path) -> None:
     for name, threads in (("8", 8), ("16", 16), ("8-again", 8)):
         (tmp_path / f"{name}.json").write_text(json.dumps(fortio(NumThreads=threads, Labels=name)))
-    done = run_lab(tmp_path, "import", "8.json", "16.json", "8-again.json", "--json")
+    done = lab_here(tmp_path, "import", "8.json", "16.json", "8-again.json", "--json")
     assert done.returncode == 0, done.stderr
     points = json.loads(done.stdout)["points"]
     assert [(each["point"], each["n"]) for each in points] == [
@@ -261,7 +261,7 @@ def test_files_of_several_loads_are_points_of_one_axis(tmp_path: Path) -> None:
 def test_files_of_tools_that_tell_other_loads_make_one_run(tmp_path: Path) -> None:
     (tmp_path / "fortio.json").write_text(json.dumps(fortio()))
     (tmp_path / "oha.json").write_text(json.dumps(oha()))
-    done = run_lab(tmp_path, "import", "fortio.json", "oha.json", "--json")
+    done = lab_here(tmp_path, "import", "fortio.json", "oha.json", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert [each["point"]["load.connections"] for each in summary["points"]] == [8, "not told"]
@@ -273,7 +273,7 @@ def test_no_knee_is_seen_where_nobody_knows_whether_the_loop_was_closed(tmp_path
     for threads in (1, 2, 4, 8, 16, 32):
         files.append(f"{threads}.txt")
         (tmp_path / files[-1]).write_text(WRK2.replace("100 connections", f"{threads} connections"))
-    done = run_lab(tmp_path, "import", *files, "--json")
+    done = lab_here(tmp_path, "import", *files, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["knees"] == []
 
@@ -281,13 +281,13 @@ def test_no_knee_is_seen_where_nobody_knows_whether_the_loop_was_closed(tmp_path
 def test_one_measurement_is_not_two(tmp_path: Path) -> None:
     for name in ("a.json", "copy.json"):
         (tmp_path / name).write_text(json.dumps(oha()))
-    twice = run_lab(tmp_path, "import", "a.json", "copy.json")
+    twice = lab_here(tmp_path, "import", "a.json", "copy.json")
     assert twice.returncode == 2
     assert "copy.json: holds the same measurement as a.json" in twice.stderr
     assert not (tmp_path / "runs").exists()
     for name in ("a.json", "copy.json"):
-        run_lab(tmp_path, "import", name)
-    compared = run_lab(tmp_path, "compare", "runs/0001", "runs/0002")
+        lab_here(tmp_path, "import", name)
+    compared = lab_here(tmp_path, "compare", "runs/0001", "runs/0002")
     assert compared.returncode == 2
     assert "runs/0002 and runs/0001 hold the same measurement" in compared.stderr
 
@@ -302,10 +302,10 @@ def test_one_measurement_is_not_two(tmp_path: Path) -> None:
 )
 def test_what_contradicts_a_file_is_refused_in_one_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
     (tmp_path / "x.json").write_text(json.dumps(fortio()))
-    done = run_lab(tmp_path, "import", *arguments)
+    done = lab_here(tmp_path, "import", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert said in done.stderr
-    agreed = run_lab(tmp_path, "import", "x.json", "--set", "load.connections=8")
+    agreed = lab_here(tmp_path, "import", "x.json", "--set", "load.connections=8")
     assert agreed.returncode == 0, agreed.stderr
 
 
@@ -315,7 +315,7 @@ def test_an_address_that_is_none_is_left_out(tmp_path: Path) -> None:
 
 def test_a_timeline_of_an_import_is_drawn(tmp_path: Path) -> None:
     (tmp_path / "x.hlog").write_text(hlog())
-    done = run_lab(tmp_path, "import", "x.hlog", "--unit", "ns")
+    done = lab_here(tmp_path, "import", "x.hlog", "--unit", "ns")
     assert done.returncode == 0, done.stderr
     rows = [
         (at_s, value) for _, at_s, _, figure, value in read_timeline(tmp_path / "runs/0001", 1) if figure == "completed"
@@ -327,12 +327,12 @@ def test_a_timeline_of_an_import_is_drawn(tmp_path: Path) -> None:
 def test_a_refused_file_leaves_no_run(tmp_path: Path) -> None:
     (tmp_path / "good.json").write_text(json.dumps(oha()))
     (tmp_path / "bad.json").write_text("{")
-    done = run_lab(tmp_path, "import", "good.json", "bad.json")
+    done = lab_here(tmp_path, "import", "good.json", "bad.json")
     assert done.returncode == 2
     assert done.stderr.startswith("error: bad.json: cannot be imported: it is not JSON")
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
-    mixed = run_lab(tmp_path, "import", "a=good.json", "good.json")
+    mixed = lab_here(tmp_path, "import", "a=good.json", "good.json")
     assert "name every file" in mixed.stderr
 
 
@@ -340,7 +340,7 @@ def test_a_measurement_without_a_completed_request_has_failed(tmp_path: Path) ->
     nothing = oha(statusCodeDistribution={}, latencyPercentiles={"p50": None}, errorDistribution={"refused": 9})
     nothing["summary"] |= {"slowest": None, "fastest": None, "average": None}
     (tmp_path / "x.json").write_text(json.dumps(nothing))
-    done = run_lab(tmp_path, "import", "x.json", "--json")
+    done = lab_here(tmp_path, "import", "x.json", "--json")
     assert done.returncode == 1
     (point,) = json.loads(done.stdout)["points"]
     assert (point["outcome"], point["reason"]) == ("failed", "no request was completed")
@@ -352,22 +352,22 @@ def test_imported_runs_are_compared_with_five_a_side(tmp_path: Path) -> None:
         for side, factor in (("a", 1.0), ("b", 1.5)):
             seconds = 2.0 * factor * (1 + number / 1000)
             (tmp_path / "x.json").write_text(json.dumps(oha(summary={**oha()["summary"], "total": seconds})))
-            done = run_lab(tmp_path, "import", "x.json", "--set", "load.connections=50", "--json")
+            done = lab_here(tmp_path, "import", "x.json", "--set", "load.connections=50", "--json")
             sides[side].append(json.loads(done.stdout)["run"])
-    done = run_lab(tmp_path, "compare", *sides["a"], "--with", *sides["b"], "--json")
+    done = lab_here(tmp_path, "compare", *sides["a"], "--with", *sides["b"], "--json")
     compared = json.loads(done.stdout)
     assert done.returncode == 3, done.stdout
     rate = next(each for each in compared["verdicts"] if each["figure"] == "completed_rate")
     assert (rate["call"], rate["winner"]) == ("better", "A")
     assert "imported" in {each["code"] for each in compared["warnings"]}
-    one = run_lab(tmp_path, "compare", sides["a"][0], sides["b"][0], "--json")
+    one = lab_here(tmp_path, "compare", sides["a"][0], sides["b"][0], "--json")
     assert one.returncode == 4, "one run a side tells no difference"
 
 
-def test_an_import_cannot_be_compared_with_a_run_of_ours(tmp_path: Path, finished: tuple[Path, object]) -> None:
-    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+def test_an_import_cannot_be_compared_with_a_run_of_ours(tmp_path: Path) -> None:
+    stored_run(tmp_path / "runs/0001", ("epoll", "poll"))
     (tmp_path / "x.json").write_text(json.dumps(oha()))
-    run_lab(tmp_path, "import", "x.json")
-    done = run_lab(tmp_path, "compare", "runs/0001", "runs/0002", "--json")
+    lab_here(tmp_path, "import", "x.json")
+    done = lab_here(tmp_path, "compare", "runs/0001", "runs/0002", "--json")
     assert done.returncode == 4
     assert any("not known in B" in each for each in json.loads(done.stdout)["not_comparable"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from conftest import SUITE, Done, run_lab
+from conftest import SUITE, Done, lab_here
 from made_records import run_record
 
 from plimsoll_lab.analysis.scale import generators_needed
@@ -83,14 +83,14 @@ def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
 def test_a_target_that_is_no_number_is_refused_in_one_line(
     finished: tuple[Path, Done], target: str, number: str
 ) -> None:
-    done = run_lab(finished[0], "plan", "small.toml", "--scale", "runs/0001", f"{target}={number}")
+    done = lab_here(finished[0], "plan", "small.toml", "--scale", "runs/0001", f"{target}={number}")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {target}: '{number}' is ")
     assert done.stderr.count("\n") == 1
 
 
 def test_a_target_without_a_run_to_scale_from_is_refused(finished: tuple[Path, Done]) -> None:
-    done = run_lab(finished[0], "plan", "small.toml", "--target-rate", "5M")
+    done = lab_here(finished[0], "plan", "small.toml", "--target-rate", "5M")
     assert done.returncode == 2
     assert done.stderr == "error: --target-connections and --target-rate need --scale, a run to scale from\n"
 
@@ -98,15 +98,15 @@ def test_a_target_without_a_run_to_scale_from_is_refused(finished: tuple[Path, D
 def test_without_a_name_the_newest_run_of_the_suite_is_scaled_from(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
     for named in (("--scale",), ("--scale", "runs/0001")):
-        done = run_lab(folder, "plan", "small.toml", *named, "--json")
+        done = lab_here(folder, "plan", "small.toml", *named, "--json")
         assert done.returncode == 0, done.stderr
         scale = json.loads(done.stdout)["scale"]
         assert (scale["run"], scale["connections"], scale["rate"]) == ("runs/0001", 10_000_000, 5_000_000)
         assert scale["generators"] == max(scale["needs"].values())
-    told = run_lab(folder, "plan", "small.toml", "--scale").stdout
+    told = lab_here(folder, "plan", "small.toml", "--scale").stdout
     assert "as measured in runs/0001 at" in told
     (folder / "other.toml").write_text(SUITE.replace('"small"', '"other"'))
-    refused = run_lab(folder, "plan", "other.toml", "--scale")
+    refused = lab_here(folder, "plan", "other.toml", "--scale")
     assert (refused.returncode, refused.stderr) == (
         2,
         "error: no run of other in runs has ended; run it, or name another run after --scale\n",
