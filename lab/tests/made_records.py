@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from plimsoll_lab.stats.summary import summarise
@@ -25,6 +27,7 @@ from plimsoll_lab.store.run_record import (
     SuiteRecord,
 )
 from plimsoll_lab.store.summary_record import FigureSummary, PointSummary
+from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, PlannedTrial, RunSettings
@@ -120,6 +123,17 @@ def stored_run(
             )
         )
     return folder
+
+
+def write_seconds(folder: RunFolder, seconds: int) -> None:
+    """The timeline of every trial, a second alike the next, and the percentiles of all of them."""
+    times = {"count": 100, "min": 50.0, "p50": 100.0, "p75": 150.0, "p90": 200.0, "p99": 400.0, "max": 900.0}
+    lines = [{"second": second, "completed": 100, "response_time_us": times} for second in range(seconds)]
+    for trial in folder.read_trials():
+        records = folder.records(trial.number)
+        (records / "load.timeseries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_timelines(folder.path, records, trial)
+        folder.write_trial(replace(trial, load={"summary": {"response_time_us": times | {"count": 10_000}}}))
 
 
 def point_summary(

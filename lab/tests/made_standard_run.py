@@ -1,5 +1,5 @@
-"""A run of a suite that ships, as large as a real one: every point, block and figure, its timelines
-and its clients. The numbers are drawn from a seed.
+"""A run of a whole suite, as large as a real one: every point, block and figure, its timelines and
+its clients. The numbers are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,16 @@ PERCENTILES = {"min": 0.2, "p50": 1, "p75": 1.2, "p90": 1.5, "p95": 1.9, "p99": 
 
 
 def standard_run(path: Path, name: str) -> RunFolder:
+    """A run of a suite that ships."""
+    source = shipped.find(name)
+    return made_run(path, source.read_text(), source)
+
+
+def made_run(path: Path, text: str, source: Path) -> RunFolder:
     """A suite's run on disk, every trial valid. Contenders differ by a tenth of one another."""
     (path / "trials").mkdir(parents=True)
-    folder, source = RunFolder(path=path), shipped.find(name)
-    text = source.read_text()
-    plan = make_plan(text, source=str(source), directory=str(source.parent), request=RunRequest(suite=name), seed=1)
+    folder, request = RunFolder(path=path), RunRequest(suite=source.stem)
+    plan = make_plan(text, source=str(source), directory=str(source.parent), request=request, seed=1)
     suite = plan.suite
     run = run_record()
     run.suite = SuiteRecord(
@@ -79,7 +84,7 @@ def _is_told(figure: str, point: PointRecord) -> bool:
 
 
 def _tells_of_clients(point: PointRecord) -> bool:
-    return point.load.get("csv") == "tcpbenchmark"
+    return point.load.get("csv") == "tcpbenchmark" or point.load.get("per_connection") is True
 
 
 def _value(figure: Figure, worth: float, chance: random.Random) -> float:
