@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -98,6 +99,51 @@ def test_seconds_of_generators_that_did_not_begin_together_are_added_by_their_ti
     assert [(at_s, round(rate, 6)) for at_s, rate in here[0].series["completed"]] == [
         (0.25, 200.0), (1.0, 200.0), (1.8, 200.0)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends"),
+    [
+        # Both have three seconds of warm-up, and the one that is named first begins last.
+        ((-2.1, -2.9), (3.9, 3.4)),
+        # Both have three seconds in the window, and the one that is named first ends first.
+        ((-0.9, -1.0), (2.1, 3.0)),
+    ],
+)
+def test_all_time_that_one_of_several_generators_counts_is_drawn(
+    starts: tuple[float, float], ends: tuple[float, float], folder: RunFolder
+) -> None:
+    """Books made by hand: the area under the line of each phase is what was counted in it."""
+    opened_unix_s, counted = 1000.0, {"warm_up": 0, "window": 0}
+    summary = {"window": {"opened_unix_s": opened_unix_s}}
+    ended = {"host": "local", "command": (), "exit_code": 0, "stderr_tail": "", "summary": summary}
+    generators = [{"name": name, **ended} for name in ("load", "load-2")]
+    trial = folder.read_trials()[0]
+    records = folder.records(trial.number)
+    for generator, start, end in zip(generators, starts, ends, strict=True):
+        lines = []
+        for number in range(math.ceil(end - start)):
+            since, to = start + number, min(start + number + 1, end)
+            for phase, low, high in (("warm_up", since, min(to, 0.0)), ("window", max(since, 0.0), to)):
+                if low < high:
+                    count = round(100 * (high - low))
+                    counted[phase] += count
+                    lines.append(
+                        {"second": number, "unix_s": opened_unix_s + since, "phase": phase, "completed": count}
+                    )
+        written = "".join(json.dumps(line) + "\n" for line in lines)
+        (records / f"{generator['name']}.timeseries.jsonl").write_text(written)
+    load = cast("MeasuredLoadRecord", {"summary": summary, "generators": generators})
+    timed = replace(trial, load=load, machine={"window_s": max(ends)})
+    write_timelines(folder.path, records, timed)
+    (here,) = courses(folder.read_run(), folder.path, [timed]).values()
+    for phase, low, high in (("warm_up", min(starts), 0.0), ("window", 0.0, max(ends))):
+        area, reached = 0.0, low
+        for middle, rate in (dot for dot in here[0].series["completed"] if low < dot[0] < high):
+            area += rate * 2 * (middle - reached)
+            reached = 2 * middle - reached
+        assert area == pytest.approx(counted[phase]), phase
+        assert reached == pytest.approx(high, abs=1e-6), phase
 
 
 def test_a_picture_of_response_times_says_which_are_the_generators_own_lateness(folder: RunFolder) -> None:

@@ -7,6 +7,7 @@ A point is shown by one trial: of its valid trials the one with the median compl
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -164,27 +165,36 @@ def _clipped(
 ) -> Dots:
     """A count of each second as a rate over the part of that second which lies in a phase.
 
-    The seconds of several generators need not begin together: those of the one that lasted longest
-    are drawn, and of a second of another each part has its share of the count.
+    The seconds of several generators need not begin together: of a second of another each part has
+    its share of the count.
     """
-    of_each = [
-        [
-            (low, high, count)
-            for at_s, count in by_figure.get((part, figure), ())
-            if (low := max(at_s, begin)) < (high := min(at_s + 1, end))
-        ]
+    counted = sorted(
+        (low, high, count)
         for part in loads
-    ]
+        for at_s, count in by_figure.get((part, figure), ())
+        if (low := max(at_s, begin)) < (high := min(at_s + 1, end))
+    )
     dots = []
-    for low, high, _ in max(of_each, key=len):
+    for low, high in _cover(counted):
         if high - low >= SHORTEST_S:
-            counts = (
-                count * max(0.0, min(high, to) - max(low, since)) / (to - since)
-                for own in of_each
-                for since, to, count in own
-            )
+            near = counted[bisect_left(counted, (low - 1,)) : bisect_left(counted, (high,))]
+            counts = (count * max(0.0, min(high, to) - max(low, since)) / (to - since) for since, to, count in near)
             dots.append(((low + high) / 2, math.fsum(counts) / (high - low)))
     return dots
+
+
+def _cover(counted: Sequence[tuple[float, float, float]]) -> Iterator[tuple[float, float]]:
+    """All the time that seconds in order count, once: each step lasts as long as the last of those
+    that have begun.
+    """
+    place, reached = 0, -math.inf
+    while place < len(counted):
+        low = max(reached, counted[place][0])
+        while place < len(counted) and counted[place][0] <= low:
+            reached = max(reached, counted[place][1])
+            place += 1
+        if low < reached:
+            yield low, reached
 
 
 def _per_second(dots: Dots, step_s: float) -> Dots:
