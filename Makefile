@@ -44,7 +44,7 @@ test-lab:
 
 peers: ## install the programs that tests and bench compare ours with (Debian, as root); a part whose program is missing is skipped and says so
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \
-		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl tcpdump tshark strace chromium
+		redis-server redis-tools nghttp2-client iperf3 apache2-utils wrk curl tcpdump tshark strace chromium zsh fish
 
 bench: $(VENV)/.locked binary $(OHA) $(FORTIO) ## compare the tools with their competitors, as ratios
 	@set -e; for script in $(BENCHES); do $(PYTHON) $$script; done
