@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laboratory import ROOT
+from laboratory import BINARY, ROOT
+from plimsoll_lab.cli.program import parser
+from plimsoll_lab.cli.suite_arguments import read_plan
+from plimsoll_lab.suite import shipped
 
+HANGS_S = 300
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 NOT_RUN = {
@@ -110,6 +118,24 @@ def words(command: str) -> list[str]:
             break
         found.append(word)
     return found[found.index("plimsoll") + 1 :] if "plimsoll" in found else []
+
+
+def refusal(arguments: Sequence[str]) -> str | None:
+    """What the program says against the arguments of `plimsoll`; None where it takes them."""
+    if arguments[0] == "lab":
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                options = parser().parse_args(arguments[1:])
+        except SystemExit as end:
+            return said.getvalue() if end.code else None
+        suite = getattr(options, "suite", "")
+        if isinstance(suite, str) and suite in dict(shipped.suites()) and options.verb in {"plan", "run"}:
+            read_plan(options)
+        return None
+    # Whatever stands before --help is read first, and refused where it is wrong.
+    done = subprocess.run([BINARY, *arguments, "--help"], capture_output=True, text=True, check=False, timeout=HANGS_S)
+    return done.stderr if done.returncode else None
 
 
 def script(block: Block) -> str:

@@ -16,14 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from document_commands import DOCUMENTS, NOT_RUN, Block, blocks, inline, script, words
+from document_commands import DOCUMENTS, HANGS_S, NOT_RUN, Block, blocks, inline, refusal, script, words
 from laboratory import BINARY, ROOT, environment, run_lab
-from plimsoll_lab.cli.program import parser
-from plimsoll_lab.cli.suite_arguments import read_plan
-from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.read import TABLES, read_text
 
-HANGS_S = 300
 CANNOT_RUN = 5
 """The programs' exit code where a machine lacks what a command needs, such as io_uring."""
 BLOCKS = blocks()
@@ -71,43 +67,27 @@ def test_no_command_stands_in_another_kind_of_block() -> None:
             assert kind == "console" or not re.search(r"^(\$ )?plimsoll ", text, re.MULTILINE), (document.name, text)
 
 
-def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str | None:
-    """What the program says against these arguments; None where it takes them."""
-    if arguments[0] == "lab":
-        try:
-            options = parser().parse_args(arguments[1:])
-        except SystemExit as end:
-            return capsys.readouterr().err if end.code else None
-        suite = getattr(options, "suite", "")
-        if isinstance(suite, str) and suite in dict(shipped.suites()) and options.verb in {"plan", "run"}:
-            read_plan(options)
-        return None
-    # Whatever stands before --help is read first, and refused where it is wrong.
-    done = subprocess.run([BINARY, *arguments, "--help"], capture_output=True, text=True, check=False, timeout=HANGS_S)
-    return done.stderr if done.returncode else None
-
-
 @pytest.mark.parametrize(("place", "command"), COMMANDS)
-def test_every_command_is_accepted(place: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = refusal(words(command), capsys)
+def test_every_command_is_accepted(place: str, command: str) -> None:
+    said = refusal(words(command))
     assert said is None, f"{place}: {command}: {said}"
 
 
 @pytest.mark.parametrize(("place", "command"), sorted(set(inline())))
-def test_every_command_in_a_sentence_is_accepted(place: str, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_in_a_sentence_is_accepted(place: str, command: str) -> None:
     # A sentence has words in place of values: N is a number, COMMAND any command.
     arguments = ["1" if word == "N" else word for word in words(command)]
     if arguments[:1] == ["COMMAND"]:
         arguments = ["load", *arguments[1:]]
-    said = refusal(arguments, capsys)
+    said = refusal(arguments)
     # A sentence may name a verb alone; whatever has flags is whole.
     alone = " --" not in command and said is not None and "required" in said
     assert said is None or alone, f"{place}: {command}: {said}"
 
 
 @pytest.mark.parametrize("wrong", ["lab serve --no-such-flag", "serve echo --model nope", "load echo HOST:7 -c 1X"])
-def test_a_command_that_is_not_there_is_noticed(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(wrong.split(), capsys)
+def test_a_command_that_is_not_there_is_noticed(wrong: str) -> None:
+    assert refusal(wrong.split())
 
 
 def test_every_reason_against_running_a_command_is_needed() -> None:
