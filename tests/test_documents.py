@@ -1,6 +1,4 @@
-"""The documents name commands that the programs take and that do what is said, and link to files
-that exist.
-"""
+"""The documents name commands that the programs take, and that do what is said."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ CANNOT_RUN = 5
 BLOCKS = blocks()
 RUN = [block for block in BLOCKS if block.run()]
 COMMANDS = [(block.name, command) for block in BLOCKS for command in block.commands if words(command)]
-LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ISOLATED = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
 """Documents name ports: each block has a loopback interface of its own."""
@@ -173,16 +170,3 @@ def test_every_piece_of_toml_is_read(document: str, text: str, tmp_path: Path) -
         read_text(whole, source=document, directory=str(ROOT))
     else:
         assert set(tables) <= {"seed", "devices", "switches", "links"}, f"{document}: neither a suite's nor a link's"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_leads_to_a_file(document: Path) -> None:
-    for target in LINK.findall(document.read_text(encoding="utf-8")):
-        assert (document.parent / target).exists(), f"{document.name} leads to {target}"
-
-
-def test_every_page_of_the_book_stands_in_its_contents() -> None:
-    book = ROOT / "docs"
-    linked = set(LINK.findall((book / "SUMMARY.md").read_text(encoding="utf-8")))
-    pages = {path.name for path in book.glob("*.md")} - {"SUMMARY.md"}
-    assert pages - linked == set()

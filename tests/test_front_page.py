@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,15 @@ def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
     assert len(rows) == 2 + 5
     epoll = next(line for line in rows if "epoll-scaling:" in line)
     count = len(ratio["claims"])
-    assert f"| 1.94 times (1.90 to 1.98) | **confirmed**; of {count} claims {count} confirmed | " in epoll
+    assert f"| 1.94 times (1.90 to 1.98) | **confirmed**; {count} of {count} confirmed | " in epoll
     assert "`plimsoll lab run epoll-scaling --fast`" in epoll
     assert 'src="docs/results/report-epoll-scaling-response_time_us-mean.svg"' in epoll
     forwarder = next(line for line in rows if "port-fwd:" in line)
     count = len(lost["claims"])
-    assert (
-        f"| too few descriptors | **not reachable here**; of {count} claims {count} not reachable here | " in forwarder
-    )
+    assert f"| too few descriptors | **not reachable here**; 0 of {count} confirmed | " in forwarder
     assert "| not measured yet | open | `plimsoll lab run three-servers` | none yet |" in readme
-    assert "![epoll is best.](docs/results/demo.svg)\n\n> epoll is best. select stops." in readme
+    assert "\n\n![epoll is best.](docs/results/demo.svg)\n\n" in readme
+    assert "\n\n> epoll is best. select stops.\n\n" in readme
     contents = (folder / "docs" / "SUMMARY.md").read_text()
     assert "(five-reports.md)\n  - [epoll-scaling, run again](report-epoll-scaling.md)\n- " in contents
 
@@ -88,3 +88,30 @@ def test_a_document_without_its_marks_is_refused(tmp_path: Path) -> None:
     done = made(folder)
     assert done.returncode != 0
     assert "no one pair of" in done.stderr
+
+
+def test_the_five_rows_are_on_the_first_screen() -> None:
+    """Of 1280 x 800 pixels GitHub gives a text 832 across, with 14 to 26 letters a line of a cell:
+    a row has three lines at most, and before the rows is no more than an introduction, the picture
+    and the minute.
+    """
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [number for number, line in enumerate(lines) if line.count("|") == 7]
+    before = [line for line in lines[: rows[0]] if line and not line.startswith(("<", "!", "$", "```"))]
+    assert sum(line.startswith("#") for line in before) == 1, "a heading between"
+    assert len(before) <= 9
+    for number in rows[2:]:
+        cells = [cell.strip() for cell in lines[number].strip("| ").split(" | ")]
+        assert [cell for cell in cells[:5] if len(cell.replace("*", "")) > 56] == []
+
+
+def test_a_row_has_the_numbers_of_the_claim_that_it_shortens() -> None:
+    number = re.compile(r"[\d,]+\d|thousand|three|twice")
+    rows = re.findall(r"^\| \S+: .*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 5
+    for row in rows:
+        then, command = row.split(" | ")[1], row.split(" | ")[4]
+        suite = command.strip("`").split()[3]
+        claim = read_file(ROOT / "suites" / f"{suite}.toml").claims[0]
+        words = claim.name.replace("worse than double", "twice")
+        assert set(number.findall(then)) <= set(number.findall(words)), claim.name
