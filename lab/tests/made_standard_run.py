@@ -5,9 +5,11 @@ its clients. The numbers are drawn from a seed.
 from __future__ import annotations
 
 import json
+import math
 import random
 from pathlib import Path
 
+from hdrh.histogram import HdrHistogram
 from made_records import run_record
 
 from plimsoll_lab.experiment.plan import RunRequest, make_plan
@@ -63,7 +65,13 @@ def made_run(path: Path, text: str, source: Path) -> RunFolder:
             started_unix_s=1.7e9 + 10 * planned.number + chance.random(),
             elapsed_s=WINDOW_S + chance.random(),
             server={},
-            load={"summary": {"intended_rate": None, "response_time_us": {"count": 100_000, **_times(chance, worth)}}},
+            load={
+                "summary": {
+                    "intended_rate": None,
+                    "response_time_us": {"count": 100_000, **_times(chance, worth)},
+                    "histograms": {"response_time_ns": _histogram(chance, worth)},
+                }
+            },
             machine={"window_s": WINDOW_S},
             samples=[
                 Sample(at_s=at / 10, cpu_s=at * worth / 20, memory_bytes=round(2e6 * worth) + 4096 * at)
@@ -97,6 +105,15 @@ def _value(figure: Figure, worth: float, chance: random.Random) -> float:
 
 def _times(chance: random.Random, worth: float) -> dict[str, float]:
     return {name: 100 * worth * each * chance.uniform(0.95, 1.05) for name, each in PERCENTILES.items()}
+
+
+def _histogram(chance: random.Random, worth: float) -> str:
+    """Response times around 0.1 ms, with some a hundred times as long."""
+    found = HdrHistogram(1, 3_600_000_000_000, 3)
+    for each in range(200):
+        usual = 1e5 * worth * (100 if each % 50 == 0 else 1)
+        found.record_value(round(chance.lognormvariate(math.log(usual), 0.5)), 500)
+    return str(found.encode().decode())
 
 
 def _write_parts(folder: RunFolder, trial: TrialRecord, *, clients: int, chance: random.Random) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis.clients import Strip, strips
+from plimsoll_lab.analysis.distributions import Distribution, distributions
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.packets import Traffic, traffic
 from plimsoll_lab.analysis.percentiles import Curve, curves
 from plimsoll_lab.report import capacity_picture, gate_picture
 from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.clients import strip_charts
+from plimsoll_lab.report.distribution_charts import distribution_charts, shown
 from plimsoll_lab.report.drawing import CONFIGURATION
 from plimsoll_lab.report.encoding import MatrixLayout, layout_of
 from plimsoll_lab.report.headline import Headline, headline
@@ -45,6 +47,10 @@ class AllCharts:
     """Of the percentile charts."""
     percentiles: Mapping[str, Described]
     """Percentile charts."""
+    spread: Sequence[Distribution]
+    """Of the distribution charts."""
+    distributions: Mapping[str, Described]
+    """Distribution charts."""
     courses: Mapping[str, Sequence[Course]]
     """Of the timelines, by setting."""
     timelines: Mapping[str, Described]
@@ -77,11 +83,13 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     point.
     """
     layout = layout_of(run)
-    shown = {point.number for point in summary.points}
-    trials = [trial for trial in made if trial.point in shown]
+    told = {point.number for point in summary.points}
+    trials = [trial for trial in made if trial.point in told]
     first = _first(summary, run, layout)
     found = curves(summary.points, trials)
     percentiles = percentile_charts(found, layout)
+    spread = [] if run.search is not None else distributions(shown(summary.points, layout), trials)
+    distributed = distribution_charts(spread, layout)
     over_time = {} if run.search is not None else courses(run, folder.path, trials)
     timed = timeline_charts(over_time, layout)
     told_of = {} if run.search is not None else strips(run, folder.path, trials)
@@ -91,7 +99,9 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials, layout)
     specs |= {} if first is None else {HEADLINE: first.spec}
     specs |= {
-        name: each.spec for described in (percentiles, timed, clients, packets) for name, each in described.items()
+        name: each.spec
+        for described in (percentiles, distributed, timed, clients, packets)
+        for name, each in described.items()
     }
     return AllCharts(
         layout=layout,
@@ -100,6 +110,8 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
         headline=first,
         curves=found,
         percentiles=percentiles,
+        spread=spread,
+        distributions=distributed,
         courses=over_time,
         timelines=timed,
         strips=told_of,

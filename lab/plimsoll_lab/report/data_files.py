@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.distributions import histogram_of, of_point
 from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
-from plimsoll_lab.store.records import Json, TrialRecord, untold_figures
+from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
@@ -31,15 +32,12 @@ COLUMNS = (
     ("server.memory_bytes", "memory"),
 )
 """The columns of the Markdown table, where the run has them."""
-HISTOGRAM = "response_time_ns"
 US = 1000.0
 """Nanoseconds, which histograms count in, to the microseconds that are written."""
 LONGEST_NS = 3_600_000_000_000 * 24
 """A day: HdrHistogram wants to know beforehand."""
 DIGITS = 3
 """Significant digits of the generator's histograms."""
-OUTERMOST = frozenset(f"response_time_us.{part}" for part in ("max", "stdev", "p99_9", "p99_99"))
-"""Figures that a few late requests of a thousand spoil: the file tells them, and says so."""
 
 
 def json_files(folder: RunFolder, summary: Json) -> list[Path]:
@@ -110,9 +108,8 @@ def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord])
     home.mkdir(exist_ok=True)
     written = []
     for point in run.points:
-        valid = [each for each in trials if each.point == point.number and each.outcome == "ok"]
-        steady = [each for each in valid if each.cut is None]
-        clean = [each for each in steady if not untold_figures(each) - OUTERMOST]
+        made = [each for each in trials if each.point == point.number]
+        clean, left_out, late = of_point(made)
         whole = _merged(clean)
         if whole is not None:
             lines = io.BytesIO()
@@ -122,13 +119,10 @@ def hgrm_files(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord])
             footer = f"#[Mean    = {mean:12.3f}, StdDeviation   = {stdev:12.3f}]"
             text = re.sub(r"#\[Mean .*\]", footer, lines.getvalue().decode())
             path = home / f"point-{point.number:04d}.hgrm"
-            causes = {"network was disturbed": len(valid) - len(steady), "generator was late": len(steady) - len(clean)}
+            valid = sum(each.outcome == "ok" for each in made)
             without = "".join(
-                f"{count} of {len(valid)} trials left out as their {cause}; "
-                for cause, count in causes.items()
-                if count
+                f"{count} of {valid} trials left out as their {cause}; " for cause, count in left_out.items()
             )
-            late = sorted({name.removeprefix("response_time_us.") for each in clean for name in untold_figures(each)})
             without += f"the generator's own lateness is half or more of {', '.join(late)}; " if late else ""
             said = f"#[{formatting.setting(point.setting)}; {without}response time in us]\n"
             written.append(_write(path, text + said))
@@ -139,11 +133,9 @@ def _merged(trials: Sequence[TrialRecord]) -> HdrHistogram | None:
     from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only this export needs it
 
     whole: HdrHistogram | None = None
-    for trial in trials:
-        histograms = (trial.load.get("summary") or {}).get("histograms")
-        if isinstance(histograms, dict) and HISTOGRAM in histograms:
-            whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
-            whole.decode_and_add(str(histograms[HISTOGRAM]))
+    for encoded in filter(None, map(histogram_of, trials)):
+        whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
+        whole.decode_and_add(encoded)
     return whole
 
 

@@ -4,7 +4,7 @@ suite asks for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -32,9 +32,12 @@ def sections(
     run: RunRecord,
     summary: RunSummary,
     percentiles: Mapping[str, Described],
+    distribution: Sequence[Part],
     stills: Mapping[str, Markup],
 ) -> list[Section]:
-    """The sections with at least one chart or table."""
+    """The sections with at least one chart or table; `distribution` stands beside the percentile
+    curves.
+    """
     figures = run.figures_by_name
     drawn = charts(run, summary)
     found = []
@@ -43,6 +46,7 @@ def sections(
         parts: list[Part] = []
         if name == "response":
             parts += [Text(text=_loop(run)), *_curves(percentiles, stills), *_without_curve(run, summary, percentiles)]
+            parts += distribution
         for figure in dict.fromkeys(chart.figure for chart in mine):
             data = _data(summary, figures[figure])
             drawings = [
@@ -51,7 +55,7 @@ def sections(
                 if chart.figure == figure
             ]
             parts += [Gallery(drawings=tuple(drawings)), Fold(title=f"The numbers of {data.caption}", parts=(data,))]
-        if mine or (name == "response" and percentiles):
+        if mine or (name == "response" and (percentiles or any(each.kind == "drawing" for each in distribution))):
             found.append(Section(name=name, title=title, note=READ if mine else "", parts=parts))
         elif beginnings and name == "response":
             found.append(Section(name=name, title=title, parts=[*parts, Text(text=_no_chart(summary))]))

@@ -22,6 +22,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import (
     clients,
+    distribution_charts,
     documents,
     environment,
     figures,
@@ -123,7 +124,8 @@ def _sections(
 ) -> list[Section]:
     """The sections that have something to show, in the order of a reader's questions."""
     layout = drawn.layout
-    measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, stills)}
+    spread = distribution_charts.parts(run, summary.points, drawn.spread, drawn.distributions, stills, layout)
+    measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, spread, stills)}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
         gate.section(summary.gate, run),
