@@ -133,8 +133,8 @@ def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("suite", "least_mib", "charts"),
     [
-        ("tcpbenchmark", 1.5, {"percentiles-2", "heat-2", "clients-2"}),
-        ("port-fwd-255", 1.0, {"percentiles-2", "heat-2"}),
+        ("tcpbenchmark", 1.5, {"percentiles-2", "distribution-2", "heat-2", "clients-2"}),
+        ("port-fwd-255", 1.0, {"percentiles-2", "distribution-2", "heat-2"}),
     ],
 )
 def test_a_whole_run_of_a_standard_suite_fits_the_page(
