@@ -48,16 +48,16 @@ HEADLINES = {
     "port-fwd": Headline(
         suite="port-fwd-255",
         question="What does a forwarder cost?",
-        then="more than twice the time at 60,000 connections",
+        then="more than twice the time at 60,000",
     ),
     "tcpbenchmark": Headline(
         suite="tcpbenchmark",
-        question="What does each I/O model cost a client?",
-        then="a thousand clients connect as fast as three",
+        question="What does a model cost?",
+        then="a thousand connect as fast as three",
     ),
     "http-saturation": Headline(
         suite="http-saturation-bandwidth",
-        question="What does the link do to throughput?",
+        question="What does the link do?",
         then="throughput rises with the bandwidth",
     ),
     "three-servers": Headline(
@@ -105,7 +105,7 @@ def _now(claim: Claim, found: Json) -> str:
 
     low_high = found["interval"]
     within = f" ({text(low_high[0])} to {text(low_high[1])})" if low_high else ""
-    return text(found["value"]) + (" times" if claim.over is not None else "") + within
+    return text(found["value"]) + (" \u00d7" if claim.over is not None else "") + within
 
 
 def _confirmed(chapter: str) -> str:

@@ -24,7 +24,6 @@ OFFERED: Mapping[str, set[str]] = {
     "plimsoll serve echo --model ": set(MODELS),
     "plimsoll serve http --accept ha": {"handoff"},
     "plimsoll load http --connect-": {"--connect-rate", "--connect-to"},
-    "plimsoll completions f": {"fish"},
 }
 """Of each line some of what is to be offered behind it."""
 
@@ -48,14 +47,17 @@ while read --delimiter \n line
     complete --do-complete "$line"
 end < lines > offered
 """
-# The line editor completes only on a terminal, and begins with the widget zle-line-init. Words that
-# completion functions offer go through compadd(1), zshcompwid(1).
+# The line editor completes only on a terminal, and begins with the widget zle-line-init. Whatever
+# is offered goes through compadd (zshcompwid(1)); with -A, -D or -O it only tells what would match.
 ZSH = r"""
 autoload -Uz compinit && compinit -u -D
 source plimsoll
 compadd() {
-    local -a words
-    builtin compadd -O words "$@" && (( $#words )) && print -rl -- $words >> offered
+    if [[ " $* " != *' -'[ADO]' '* ]]; then
+        local -a matching
+        builtin compadd -O matching "$@"
+        (( $#matching )) && print -rl -- $matching >> offered
+    fi
     builtin compadd "$@"
 }
 offer() { _main_complete; compstate[insert]= compstate[list]= }
