@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import tell
 
 from plimsoll_lab.stats.best import FigureComparison, Ranking, Value, compare_with_best, detectable_ratio
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
@@ -278,6 +279,7 @@ def test_all_bounds_hold_together_in_95_of_100_families(kind: str, blocks: int) 
         wrong += any(
             place.may_be_best is False and truth[int(place.name)] == 0 for each in found for place in each.places
         )
+    tell("coverage", f"{blocks} blocks, {kind} noise", FAMILIES, a_bound_fails=outside, a_best_is_called_worse=wrong)
     # Five percent, and three standard errors of what so many families tell.
     allowed = 0.05 * FAMILIES + 3 * math.sqrt(0.05 * 0.95 * FAMILIES)
     assert outside <= allowed
@@ -296,4 +298,5 @@ def test_a_tenth_is_found_in_four_of_five_families_at_a_noise_of_3_percent_with_
             values: Noise = {str(name): dict(enumerate(np.exp(row).tolist())) for name, row in enumerate(logs)}
             family.append(FigureComparison(figure="x", better="lower", at={}, contenders=values))
         found += [place.name for place in compare_with_best(family, rng)[0].others] == ["2"]
+    tell("coverage", "12 blocks, normal noise, one of three 10 % worse", FAMILIES, found=found)
     assert found >= 0.8 * FAMILIES

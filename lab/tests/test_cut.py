@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from simulated import tell
 
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
 
@@ -101,6 +102,8 @@ def test_the_bounds_of_an_open_loop_hold_the_undisturbed_percentiles(load: int, 
             held[name] += bounds_hold(cut, truth, name)
         bounded += math.isfinite(cut.percentiles["p99"].high)
         assert cut.rate == pytest.approx(len(truth) / (WINDOW[1] - WINDOW[0]), rel=0.02)
+    p50, p99 = held["p50"], held["p99"]
+    tell("cuts", f"open loop at {load / 1000:.0%}", WINDOWS, p50_held=p50, p99_held=p99, p99_bounded=bounded)
     assert min(held.values()) >= 0.95 * WINDOWS, held
     assert bounded >= often * WINDOWS, "bounds that are always infinite would hold anything"
 
@@ -115,6 +118,7 @@ def test_the_bounds_of_a_closed_loop_hold_the_undisturbed_percentiles() -> None:
         for name in held:
             held[name] += bounds_hold(cut, truth, name)
         assert cut.rate == pytest.approx(len(truth) / (WINDOW[1] - WINDOW[0]), rel=0.02)
+    tell("cuts", "closed loop", WINDOWS, p50_held=held["p50"], p99_held=held["p99"])
     assert min(held.values()) >= 0.95 * WINDOWS, held
 
 
