@@ -40,6 +40,14 @@ def significant(value: float) -> str:
     return f"{rounded:,.{digits}f}"
 
 
+def interval(ends: tuple[float | None, float | None], unit: str) -> str:
+    """An interval of which an end may not be known: `1 ms to 2 ms`, `1 ms or more`."""
+    low, high = (None if end is None else number(end, unit) for end in ends)
+    if low is None or high is None:
+        return f"{high} or less" if high else f"{low} or more" if low else "not known"
+    return f"{low} to {high}"
+
+
 def setting(values: Mapping[str, object]) -> str:
     """A place in the matrix: `2,000 connections, 64B size`."""
     return ", ".join(_one_setting(path, value) for path, value in values.items()) or "every setting"

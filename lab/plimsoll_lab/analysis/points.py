@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from plimsoll_lab.stats.summary import summarise
+from plimsoll_lab.stats.summary import Interval, median_bounds, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.store.summary_record import FigureSummary, LimitSummary, PointSummary
@@ -68,16 +69,37 @@ def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
 
 
 def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
-    """Whether the median meets a limit; every trial has to meet `==` and `!=`, as a median passes
-    over the one that does not.
-    """
+    """What the trials of a point say of a limit."""
     values = [trial.figures[limit.figure] for trial in valid if limit.figure in trial.figures]
-    median = statistics.median(values) if values else None
-    judged = values if limit.operator in EXACT else [each for each in (median,) if each is not None]
+    met, (low, high) = judge_limit(limit, values, untold=len(valid) - len(values))
     return LimitSummary(
         point=point.setting,
         limit=limit.text,
         figure=limit.figure,
-        median=median,
-        met=bool(judged) and all(OPERATORS[limit.operator](each, limit.value) for each in judged),
+        median=statistics.median(values) if values else None,
+        median_ci95=(low if math.isfinite(low) else None, high if math.isfinite(high) else None),
+        met=met,
     )
+
+
+def judge_limit(limit: Limit, values: Sequence[float], *, untold: int = 0) -> tuple[bool | None, Interval]:
+    """Whether a limit is met, None where it cannot be told, and the interval that says so; `untold`
+    is how many trials do not tell the figure.
+
+    The median meets a limit where its whole interval of 95 % does, so that luck decides in at most
+    2.5 % of limits either way. Every trial has to meet `==` and `!=`, as a median passes over the
+    one that does not.
+    """
+
+    def meets(value: float) -> bool:
+        return OPERATORS[limit.operator](value, limit.value)
+
+    if limit.operator in EXACT:
+        if not all(map(meets, values)):
+            met: bool | None = False
+        else:
+            met = None if untold or not values else True
+        return met, (min(values, default=-math.inf), max(values, default=math.inf))
+    interval = median_bounds(values, untold)
+    ends = {meets(end) for end in interval}
+    return (ends.pop() if len(ends) == 1 else None), interval

@@ -125,7 +125,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         claims=judge_claims(run, points, trials),
         references=compare_references(run, points, trials),
         stops=stops,
-        limits_missed=[limit for point in points for limit in point.limits if not limit.met],
+        limits_missed=[limit for point in points for limit in point.limits if limit.met is False],
+        limits_undecided=[limit for point in points for limit in point.limits if limit.met is None],
         left_out=[] if capacities else left_out(trials),
         warnings=graded(
             [

@@ -50,7 +50,7 @@ repeat  = 6         # blocks; six are the fewest that can show a difference
 warm_up = "500ms"   # at the start of each trial, before the window
 
 [limits]
-# What a point has to keep; the exit code is 3 where one is missed.
+# What a point has to keep; the exit code is 3 where one is missed, and 4 where it cannot be told.
 failed_ratio = "<0.1%"
 # "response_time.p99" = "<50ms"
 

@@ -129,7 +129,7 @@ def exit_code(summary: RunSummary) -> int:
         return INVALID
     if not outcomes & {"ok", "hard_limit"}:
         return FAILED
-    return LIMIT_MISSED if summary.limits_missed else DONE
+    return LIMIT_MISSED if summary.limits_missed else INVALID if summary.limits_undecided else DONE
 
 
 def _search_exit_code(found: Sequence[CapacityRecord]) -> int:

@@ -8,6 +8,9 @@ from plimsoll_lab.report.view import Cell, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
 
+MARKS = {True: ("met", "met"), False: ("missed", "missed"), None: ("cannot be told", "not-shown")}
+"""How a limit is marked, and the tone of the mark."""
+
 
 def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
     """A row for each contender that stopped at a load."""
@@ -30,16 +33,18 @@ def limits_table(summary: RunSummary, run: RunRecord) -> list[Part]:
     """A row for each limit that the suite states, at each point."""
     rows = []
     for each in (limit for point in summary.points for limit in point.limits):
-        mark = "met" if each.met else "missed"
+        unit = run.figure(each.figure).unit
+        badge, tone = MARKS[each.met]
         rows.append(
             (
                 Cell(text=formatting.setting(each.point), heading=True),
                 Cell(text=each.limit),
-                Cell(text=formatting.number(each.median, run.figure(each.figure).unit)),
-                Cell(text="", badge=mark, tone=mark),
+                Cell(text=formatting.number(each.median, unit)),
+                Cell(text=formatting.interval(each.median_ci95, unit)),
+                Cell(text="", badge=badge, tone=tone),
             )
         )
-    head = ("point", "limit", "median", "result")
+    head = ("point", "limit", "median", "95 % interval", "result")
     return [Table(caption="The limits of the suite", head=head, rows=tuple(rows))] if rows else []
 
 

@@ -27,7 +27,7 @@ HEADINGS = {
     "server.memory_bytes": "memory",
 }
 COLOURS = {"better": "32", "equivalent": "36", "not shown": "33", "invalid": "31"}
-BOLD, DIM, RED = "1", "2", "31"
+BOLD, DIM, RED, YELLOW = "1", "2", "31", "33"
 
 
 class Paint:
@@ -150,8 +150,14 @@ def _network(run: RunRecord, paint: Paint) -> list[str]:
 
 
 def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
-    lines = ["", paint("limits missed", RED)] if summary.limits_missed else []
-    for each in summary.limits_missed:
-        median = formatting.number(each.median, run.figure(each.figure).unit)
-        lines.append(f"  {formatting.setting(each.point)}: {each.limit}, but the median is {median}")
+    lines = []
+    for title, code, limits in (
+        ("limits missed", RED, summary.limits_missed),
+        ("limits of which it cannot be told (more repetitions tell more)", YELLOW, summary.limits_undecided),
+    ):
+        lines += ["", paint(title, code)] if limits else []
+        for each in limits:
+            unit = run.figure(each.figure).unit
+            median, interval = formatting.number(each.median, unit), formatting.interval(each.median_ci95, unit)
+            lines.append(f"  {formatting.setting(each.point)}: {each.limit}; the median is {median} (95 %: {interval})")
     return lines

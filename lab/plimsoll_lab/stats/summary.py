@@ -74,6 +74,15 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     return None if reached is None else (ordered[reached - 1], ordered[n - reached])
 
 
+def median_bounds(values: Sequence[float], untold: int = 0) -> Interval:
+    """The same interval where further values are not known and may be anything; an end that may be
+    anything too is infinite.
+    """
+    least = median_interval([*values, *[-math.inf] * untold])
+    most = median_interval([*values, *[math.inf] * untold])
+    return (-math.inf if least is None else least[0], math.inf if most is None else most[1])
+
+
 def _student(mean: float, stdev: float, n: int) -> Interval:
     from scipy import special  # noqa: PLC0415 - 0.3 s that only a report has to spend
 

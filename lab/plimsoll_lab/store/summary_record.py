@@ -54,8 +54,12 @@ class LimitSummary(Record):
     """The name of its figure."""
     median: float | None
     """The figure's median there."""
-    met: bool
-    """Whether the median meets it."""
+    median_ci95: tuple[float | None, float | None]
+    """The median's interval; a trial that does not tell the figure may have any value, and null is
+    an end that is not known. For `==` and `!=`, the least value and the greatest."""
+    met: bool | None
+    """Whether the whole interval meets it, or of `==` and `!=` every trial; false where none of the
+    interval does, or a trial does not; null where it cannot be told."""
 
 
 class PointSummary(Record):
@@ -381,6 +385,8 @@ class RunSummary(Record):
     """Where contenders stopped."""
     limits_missed: Sequence[LimitSummary]
     """Every limit that was missed."""
+    limits_undecided: Sequence[LimitSummary]
+    """Every limit of which it cannot be told."""
     left_out: Sequence[LeftOutRecord]
     """Trials without a result, or measured again, with the reasons."""
     warnings: Sequence[WarningRecord]

@@ -181,7 +181,7 @@ def _of_points() -> list[Section]:
     limit = Key(
         kind="condition",
         example='"<50ms"',
-        means="What every point has to keep. The exit code is 3 where one is missed.",
+        means="What every point has to keep. The exit code is 3 where one is missed, and 4 where it cannot be told.",
     )
     expected = Key(
         kind="expression",
