@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_records import stored_run
+from simulated import tell
 
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.report.encoding import MatrixLayout
@@ -19,6 +21,8 @@ from plimsoll_lab.store.summary_record import KneeRecord
 from plimsoll_lab.suite.spec import Axis
 
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
+CURVES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
+"""Simulated curves of each shape; `make soak` asks for many more."""
 
 
 def rng() -> np.random.Generator:
@@ -57,6 +61,43 @@ def test_the_asymptotes_meet_at_xmax_times_r0_plus_z() -> None:
     assert knee.bound.reached
     low, high = knee.bound.at_ci95 or (0, 0)
     assert low <= knee.bound.at <= high
+
+
+PLATEAU = [11, 22, 44, 88, 160, 200, 200, 200, 200, 200]
+SHORT_PLATEAU = PLATEAU[:7]
+PEAK = [float(each) for each in usl(np.array(LOADS, dtype=float), np.array([100.0, 0.05, 0.0005]))]
+
+
+@pytest.mark.parametrize(
+    ("truth", "above"),
+    [(PLATEAU, 0.02), (SHORT_PLATEAU, 0.005), (PEAK, 0.005)],
+    ids=["a long plateau", "a short one", "a peak"],
+)
+def test_the_highest_rate_is_not_that_of_the_luckiest_load(truth: list[float], above: float) -> None:
+    """Xmax was the highest median: `above` is by how much that lies above the truth at least."""
+    draw, most = np.random.default_rng(len(truth)), max(truth)
+    medians, estimates, held = [], [], 0
+    for _ in range(CURVES):
+        rates = [rate * draw.normal(1, 0.05, 5) for rate in truth]
+        loads = [Load(load=n, rates=each.tolist(), responses_s=[1.0] * 5) for n, each in enumerate(rates, start=1)]
+        bound = find_knee(loads[-5:], think_s=0, rng=draw).bound
+        assert bound is not None
+        assert bound.at_ci95 is not None
+        medians.append(max(float(np.median(each)) for each in rates) / most - 1)
+        estimates.append(bound.most_rate / most - 1)
+        held += bound.at_ci95[0] <= most <= bound.at_ci95[1]
+    bias = f"highest median {np.mean(medians):+.1%}, estimate {np.mean(estimates):+.1%}"
+    tell("knee", f"{len(truth)} loads, {truth.count(most)} of them at the top: {bias}", CURVES, interval_held=held)
+    assert np.mean(medians) > above
+    assert abs(np.mean(estimates)) < 0.008 + 3 * np.std(estimates) / CURVES**0.5
+    assert held >= 0.9 * CURVES - 3 * (0.9 * 0.1 * CURVES) ** 0.5
+
+
+def test_one_trial_a_load_tells_the_highest_rate_and_no_interval() -> None:
+    loads = [Load(load=n, rates=[rate], responses_s=[0.1]) for n, rate in ((1, 10.0), (4, 30.0), (8, 20.0))]
+    bound = find_knee(loads, think_s=0, rng=rng()).bound
+    assert bound is not None
+    assert (bound.most_rate, bound.at_ci95, bound.reached) == (30.0, None, True)
 
 
 def test_a_knee_beyond_every_load_is_said_not_to_be_reached() -> None:

@@ -15,6 +15,7 @@ loads enough, and kept only where it fits.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll_lab.stats.results import Bound, Fit, Knee
-from plimsoll_lab.stats.summary import CONFIDENCE, Interval
+from plimsoll_lab.stats.summary import CONFIDENCE, Interval, Summary, summarise
 
 Array = NDArray[np.float64]
 
@@ -33,6 +34,9 @@ WORST_MISFIT = 0.1
 BEYOND = 1.2
 """Without a queue N = X (R0 + Z) at any load, up to noise: only a load well above N* shows a
 highest rate."""
+LEVEL = 2.0
+"""Standard errors of a difference, within which two loads complete the same: with fewer a plateau
+of several loads loses some of them, and the estimate precision."""
 RESAMPLES = 200
 """Refits behind an interval; each takes about a millisecond."""
 CURVE_POINTS = 60
@@ -56,34 +60,57 @@ def find_knee(loads: Sequence[Load], *, think_s: float, rng: np.random.Generator
     if len(ordered) < 2:  # noqa: PLR2004 - one point bends nowhere
         return Knee(bound=None, fit=None, refused="fewer than two loads have a result")
     fit, refused = _fit(ordered, rng)
-    return Knee(bound=_bound(ordered, think_s, rng), fit=fit, refused=refused)
+    return Knee(bound=_bound(ordered, think_s), fit=fit, refused=refused)
 
 
-def _bound(loads: Sequence[Load], think_s: float, rng: np.random.Generator) -> Bound:
-    def at(most: float, idle: float) -> float:
-        return most * (idle + think_s)
-
-    most = max(float(np.median(each.rates)) for each in loads)
-    idle = float(np.median(loads[0].responses_s))
+def _bound(loads: Sequence[Load], think_s: float) -> Bound:
+    most = summarise(highest_rates(loads))
+    idle = summarise(loads[0].responses_s)
+    knee = most.mean * (idle.mean + think_s)
     interval = None
-    if all(len(each.rates) > 1 for each in loads):
-        drawn = [
-            at(
-                max(float(np.median(_drawn(each.rates, rng))) for each in loads),
-                float(np.median(_drawn(loads[0].responses_s, rng))),
-            )
-            for _ in range(RESAMPLES)
-        ]
-        interval = _interval(drawn)
-    knee = at(most, idle)
+    if most.mean_ci95 is not None and idle.mean_ci95 is not None and knee > 0:
+        # The relative errors of two independent factors.
+        off = knee * math.hypot(_half(most) / most.mean, _half(idle) / (idle.mean + think_s))
+        interval = (max(0.0, knee - off), knee + off)
     return Bound(
-        most_rate=most,
-        idle_response_s=idle,
+        most_rate=most.mean,
+        idle_response_s=idle.mean,
         think_s=think_s,
         at=knee,
         at_ci95=interval,
         reached=loads[-1].load >= BEYOND * knee,
     )
+
+
+def highest_rates(loads: Sequence[Load]) -> list[float]:
+    """The highest rate of a curve, as each trial in turn tells it: the mean of its own rates at
+    those loads that the other trials cannot tell from the fastest.
+
+    The highest of several medians lies above the truth: the luckiest load is chosen, and its luck
+    counted. Here no rate has a part in the choice of its own load. With one trial a load there is
+    nothing to choose by but the rates themselves.
+    """
+    folds = min(len(each.rates) for each in loads)
+    if folds == 1:
+        return [max(statistics.fmean(each.rates) for each in loads)]
+    found = []
+    for fold in range(folds):
+        others = [[rate for place, rate in enumerate(each.rates) if place % folds != fold] for each in loads]
+        means = [statistics.fmean(each) for each in others]
+        errors = [statistics.variance(each) / len(each) if len(each) > 1 else 0.0 for each in others]
+        best = means.index(max(means))
+        level = [
+            statistics.fmean(each.rates[fold::folds])
+            for each, mean, error in zip(loads, means, errors, strict=True)
+            if means[best] - mean <= LEVEL * math.sqrt(errors[best] + error)
+        ]
+        found.append(statistics.fmean(level))
+    return found
+
+
+def _half(found: Summary) -> float:
+    low, high = found.mean_ci95 or (math.nan, math.nan)
+    return (high - low) / 2
 
 
 def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, str | None]:

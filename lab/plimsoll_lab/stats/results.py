@@ -42,15 +42,16 @@ class Bound:
     """The closed loop's asymptotes and where they meet."""
 
     most_rate: float
-    """Xmax: the highest median rate."""
+    """Xmax: the rate at the loads that are not told from the fastest, of trials that had no part in
+    choosing these; with one trial a load, the highest rate."""
     idle_response_s: float
-    """R0: the median response time at the lowest load."""
+    """R0: the mean response time at the lowest load."""
     think_s: float
     """Z."""
     at: float
     """N*, in connections."""
     at_ci95: Interval | None
-    """Bootstrap interval; None with one trial a load."""
+    """Student's t interval over trials; None with one trial a load."""
     reached: bool
     """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
     for."""
