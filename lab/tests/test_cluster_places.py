@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,6 +11,7 @@ import pytest
 from conftest import FAKE
 from made_records import run_record
 
+from plimsoll_lab.experiment.programs import programs_of
 from plimsoll_lab.experiment.run import note_hosts
 from plimsoll_lab.hosts import ray_cluster
 from plimsoll_lab.hosts.host import Host
@@ -233,3 +235,34 @@ def test_without_a_token_no_cluster_is_joined(
     with pytest.raises(LabError, match=said) as refused, RayCluster("ray:127.0.0.1:1", str(FAKE)):
         raise AssertionError("it was joined")
     assert refused.value.exit_code == 5
+
+
+class Placing(RayCluster):
+    """Gives every name a host that knows the files of any command."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def place(self, names: Sequence[str]) -> dict[str, Host]:
+        """A host for each name."""
+
+        def host(name: str) -> Host:
+            def digests(argv: tuple[str, ...]) -> dict[str, str]:
+                self.asked.append(argv)
+                return {argv[0]: f"of {name}"}
+
+            return cast("Host", SimpleNamespace(program_digests=digests))
+
+        return {name: host(name) for name in names}
+
+
+def test_the_programs_of_a_suite_are_digested_on_the_hosts_that_run_them() -> None:
+    text = (
+        SUITE.replace('model = "epoll"', 'command = ["./server", "{dir}/own.conf", "{port}"]\nready = "tcp:{port}"')
+        + '[place]\nserver = "h1"\nload = "h2"\n'
+        + '[[role]]\nname = "helper"\nkind = "command"\non = "h2"\ncommand = ["./helper"]\n'
+    )
+    cluster = Placing()
+    plan = expand(read_text(text, source="c.toml", directory="/here"), seed=1, cluster=True)
+    assert programs_of(plan, cluster) == {"h1:./server": "of h1", "h2:./helper": "of h2"}
+    assert sorted(cluster.asked) == [("./helper",), ("./server", "/here/own.conf", "{port}")]

@@ -91,6 +91,25 @@ def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: 
     assert not found.valid
 
 
+def test_other_files_of_a_server_are_named(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=2) for name in ("0001", "0002"))
+
+    def told(*programs: dict[str, str] | None) -> list[str]:
+        for folder, own in zip((a, b), programs, strict=True):
+            run = folder.read_run()
+            run.programs = own
+            folder.write_run(run)
+        return [each.message for each in compare_runs([a], [b]).warnings if each.code == "programs_differ"]
+
+    old = {"/bin/sh": "0" * 64, "/a/server": "a" * 64}
+    assert told(old, {"/bin/sh": "0" * 64, "/a/server": "b" * 64}) == [
+        "A used /a/server (aaaaaaaaaaaa); B used /a/server (bbbbbbbbbbbb)"
+    ]
+    assert told(old, {"/bin/sh": "0" * 64}) == ["A used /a/server (aaaaaaaaaaaa); B used none of these"]
+    assert told(old, {"/bin/sh": "0" * 64, "/elsewhere/server": "a" * 64}) == []
+    assert told(None, old) == [], "a run of an earlier version does not tell"
+
+
 def test_points_on_other_cpus_are_not_compared(tmp_path: Path) -> None:
     """A server kept to one CPU of two would seem to have lost half its rate."""
     a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))

@@ -5,8 +5,11 @@ program is missing.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
+import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from conftest import SUITE, Lab, summary_of
 from made_records import run_record, stored_run
 
+from plimsoll_lab.hosts.binary import program_digests
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
 from plimsoll_lab.suite.secrets import HIDDEN, redact
@@ -82,6 +86,54 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(tmp_path: P
     assert (run / "trials/0002.json").exists()
     (mixed,) = (each for each in summary_of(resumed.stdout)["warnings"] if each["code"] == "builds_mixed")
     assert "the kernel was Linux 1.0 and is" in mixed["message"], "whoever reads the page was not there"
+
+
+def test_resume_refuses_another_build_of_a_contender_unless_told(tmp_path: Path, lab: Lab) -> None:
+    """Only our own binary was looked at."""
+    server = tmp_path / "server.py"
+    server.write_text(
+        "import socket, sys\n"
+        "listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+        "while True:\n"
+        "    connection, _ = listener.accept()\n"
+        "    if connection.recv(64): connection.sendall(b'epoll 100\\n')\n"
+        "    connection.close()\n"
+    )
+    (tmp_path / "own.toml").write_text(
+        SUITE.partition("[server]")[0]
+        + '[server]\n[load]\nduration = "20ms"\n[run]\nrepeat = 2\n[contender.mine]\nready = "tcp:{port}"\n'
+        + f'command = ["{sys.executable}", "-IS", "{{dir}}/server.py", "{{port}}"]\n'
+    )
+    assert lab("run", "own.toml").returncode in {0, 4}
+    run = tmp_path / "runs/0001"
+    record = json.loads((run / "run.json").read_text())
+    assert record["programs"] == {
+        sys.executable: hashlib.sha256(Path(sys.executable).read_bytes()).hexdigest(),
+        str(server): hashlib.sha256(server.read_bytes()).hexdigest(),
+    }
+    (run / "trials/0002.json").unlink()
+    server.write_text(f"# faster\n{server.read_text()}")
+    refused = lab("resume", "runs/0001")
+    assert refused.returncode == 1
+    assert f"{server} was SHA-256 {record['programs'][str(server)][:12]} and is SHA-256 " in refused.stderr
+    assert not (run / "trials/0002.json").exists()
+    resumed = lab("resume", "runs/0001", "--anyway", "--json")
+    assert resumed.returncode in {0, 4}
+    (mixed,) = (each for each in summary_of(resumed.stdout)["warnings"] if each["code"] == "builds_mixed")
+    assert str(server) in mixed["message"]
+
+
+def test_the_files_of_a_command_are_its_program_and_its_script(tmp_path: Path) -> None:
+    program, script, other = tmp_path / "server", tmp_path / "server.js", tmp_path / "settings"
+    for path in (program, script, other):
+        path.write_text(path.name)
+    program.chmod(0o755)
+    words = [str(program), "--port", "8080", "x" * 5000, str(script), str(other)]
+    assert program_digests(words) == {
+        str(path): hashlib.sha256(path.name.encode()).hexdigest() for path in (program, script)
+    }
+    assert program_digests(["true"]).keys() == {shutil.which("true")}
+    assert program_digests([str(tmp_path / "missing"), "-v"]) == {}
 
 
 def test_prune_removes_the_oldest_runs_and_none_under_way(tmp_path: Path, lab: Lab) -> None:

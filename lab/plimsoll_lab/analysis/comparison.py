@@ -78,6 +78,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
         remedy = "if the generator changed with it, measure A again with B's generator"
         warnings.append(ResultWarning(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
+    warnings += _other_programs(sides)
     if any(each.record.imported is not None for each in every):
         warnings.append(_IMPORTED)
     warnings += _unsound(every)
@@ -119,6 +120,26 @@ class _Run:
     summary: RunSummary
     shares: Mapping[int, float]
     """By the number of a point: the part of its valid trials' time that was cut out."""
+
+
+def _other_programs(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
+    """Which files of servers and other commands are not the same in every run; a run of an earlier
+    version does not tell.
+    """
+    known = [each.record.programs for side in sides for each in side if each.record.programs is not None]
+    if not known:
+        return []
+    shared = set.intersection(*(set(each.values()) for each in known))
+
+    def told(side: Sequence[_Run]) -> str:
+        files = [item for each in side for item in (each.record.programs or {}).items() if item[1] not in shared]
+        return ", ".join(dict.fromkeys(f"{path} ({digest[:DIGEST]})" for path, digest in files)) or "none of these"
+
+    a, b = map(told, sides)
+    if a == b == "none of these":
+        return []
+    remedy = "none, if this difference is the question; otherwise measure A again with B's files"
+    return [ResultWarning(code="programs_differ", message=f"A used {a}; B used {b}", remedy=remedy)]
 
 
 def _shares(trials: Sequence[TrialRecord]) -> dict[int, float]:

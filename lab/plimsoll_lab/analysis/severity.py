@@ -19,9 +19,9 @@ VOIDS = frozenset(
         *("failed_requests", "doubtful_figures"),
     }
 )
-NOTES = frozenset({"repeated", "discarded", "cpu_contended"})
+NOTES = frozenset({"repeated", "discarded", "cpu_contended", "programs_differ"})
 """Trials that were repeated or left out are in no figure; a closed loop allows for a generator that
-waits for a CPU."""
+waits for a CPU; of two servers a comparison is made on purpose."""
 
 
 def severity(code: str) -> Severity:

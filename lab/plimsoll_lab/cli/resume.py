@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
 from plimsoll_lab.cli.verb import USAGE, Verb
 from plimsoll_lab.experiment.plan import plan_again
+from plimsoll_lab.experiment.programs import changed_programs, programs_of
 from plimsoll_lab.experiment.revision import refuse_lost_checkouts
 from plimsoll_lab.experiment.run import changed_since
 from plimsoll_lab.hosts.binary import find_binary
@@ -23,7 +25,11 @@ from plimsoll_lab.suite.spec import Plan
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, such as runs/0007")
-    parser.add_argument("--anyway", action="store_true", help="continue although the build or the kernel has changed")
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="continue although the build, the kernel or a program of the suite has changed",
+    )
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -34,23 +40,36 @@ def _resume(options: argparse.Namespace) -> int:
         if record.imported is not None:
             raise LabError(f"{folder.path} was imported: it has nothing to go on with", exit_code=USAGE)
         changed = changed_since(record, binary)
-        if changed and not options.anyway:
-            raise LabError(
-                f"{folder.path}: its trials would not be alike: {'; '.join(changed)}; "
-                "resume with the build and the kernel that began it, begin a new run, or add --anyway"
-            )
+        _refuse(changed, folder, options)
         plan = plan_again(record)
         refuse_lost_checkouts(plan)
         folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
-        if changed and (record.status != "complete" or folder.count_trials() < len(record.trials)):
-            record.mixed = list(dict.fromkeys([*record.mixed, *changed]))
-            folder.write_run(record)
+        _note_mixed(changed, folder, record)
         # Before the host: a user namespace is entered by a process of one thread, and its children
         # with it.
         enter_networks(plan)
         hosts = record.request.hosts or ""
         with open_machines(hosts, binary) as machines:
             return _go_on(folder, record, plan, machines, binary, options)
+
+
+def _refuse(changed: Sequence[str], folder: RunFolder, options: argparse.Namespace) -> None:
+    if changed and not options.anyway:
+        raise LabError(
+            f"{folder.path}: its trials would not be alike: {'; '.join(changed)}; "
+            "resume with the build, the kernel and the programs that began it, begin a new run, or add --anyway"
+        )
+
+
+def _note_mixed(changed: Sequence[str], folder: RunFolder, record: RunRecord) -> None:
+    """Keep what has changed, where trials are still to be made."""
+    if changed and _is_unfinished(folder, record):
+        record.mixed = list(dict.fromkeys([*record.mixed, *changed]))
+        folder.write_run(record)
+
+
+def _is_unfinished(folder: RunFolder, record: RunRecord) -> bool:
+    return record.status != "complete" or folder.count_trials() < len(record.trials)
 
 
 def _go_on(
@@ -63,6 +82,11 @@ def _go_on(
             f"{folder.path} reads CPU and memory by {metering}, and the lab would now read them by "
             f"{machines.metering}: the figures would not be comparable; begin a new run"
         )
+    # What is complete needs no host to ask.
+    if record.programs is not None and _is_unfinished(folder, record):
+        changed = changed_programs(record.programs, programs_of(plan, machines))
+        _refuse(changed, folder, options)
+        _note_mixed(changed, folder, record)
     return measure(folder, record, plan, machines, binary, options)
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from plimsoll_lab import __version__
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
+from plimsoll_lab.experiment.programs import programs_of
 from plimsoll_lab.hosts.binary import binary_digest, binary_version
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
@@ -196,6 +197,9 @@ def calibrated_testbeds(
         if isinstance(machines, RayCluster):
             _note_metering(record, machines.metering)
             note_hosts(folder, record, machines)
+        if record.programs is None and not folder.count_trials():
+            record.programs = programs_of(plan, machines)
+            folder.write_run(record)
         measured = calibrate(plan, testbeds)
         if measured:
             record.calibrations = [*record.calibrations, *measured]

@@ -18,12 +18,13 @@ from typing import Any, Self
 
 from plimsoll_lab import __version__
 from plimsoll_lab.hosts import path
-from plimsoll_lab.hosts.binary import binary_digest, binary_version, find_binary
+from plimsoll_lab.hosts.binary import binary_digest, binary_version, find_binary, program_digests
 from plimsoll_lab.hosts.messages import (
     AnswerT,
     Await,
     Describe,
     Description,
+    DigestProgram,
     Discard,
     FindFreePort,
     HasFolder,
@@ -220,6 +221,7 @@ class Agent:
             ReadFile: _read_file,
             ReadClock: lambda _: time.time(),
             Inspect: self._inspect,
+            DigestProgram: lambda asked: program_digests(asked.argv),
             MakeFolder: self._make_folder,
             ListFolder: self._list_folder,
             RemoveFolder: self._remove_folder,

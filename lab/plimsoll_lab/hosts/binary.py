@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll_lab.problem import LabError
@@ -40,10 +42,34 @@ def find_binary() -> str:
 def binary_digest(binary: str) -> str:
     """The SHA-256 of the binary's file: two builds of one version differ in it."""
     try:
-        with Path(binary).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _digest(binary)
     except OSError as error:
         raise LabError(f"cannot read {binary}: {error.strerror}; is it the right program?") from None
+
+
+def program_digests(argv: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of any command's program, and of the first of its arguments that is a file: the
+    script of an interpreter, or a configuration. By path, without what cannot be read.
+    """
+    files = [shutil.which(argv[0]), next(filter(_is_file, argv[1:]), None)]
+    found = {}
+    for path in files:
+        if path is not None:
+            with contextlib.suppress(OSError):
+                found[path] = _digest(path)
+    return found
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except OSError:  # too long for a path
+        return False
+
+
+def _digest(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def binary_version(binary: str) -> str:

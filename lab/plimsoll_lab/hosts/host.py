@@ -18,6 +18,7 @@ from plimsoll_lab.hosts.messages import (
     Await,
     Connection,
     Describe,
+    DigestProgram,
     Discard,
     FindFreePort,
     ListProcesses,
@@ -206,6 +207,10 @@ class Host:
     def program(self, binary: str) -> str:
         """The binary there, of which `binary` is the lab's own."""
         return self.binary or binary
+
+    def program_digests(self, argv: Sequence[str]) -> Mapping[str, str]:
+        """The SHA-256 of a command's program and of its script there, by the file's path."""
+        return self.connection.ask(DigestProgram(argv=tuple(argv)))
 
     def own_time(self, unix_s: float) -> float:
         """The lab's time of what happened there by that machine's clock."""

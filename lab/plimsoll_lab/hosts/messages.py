@@ -308,6 +308,16 @@ class Inspection:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DigestProgram(Message[Mapping[str, str]]):
+    """Asks for the SHA-256 of a command's program and of its script there; answered by each digest
+    by its file's path.
+    """
+
+    argv: tuple[str, ...]
+    """The program and its arguments."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MakeFolder(Message[str]):
     """Makes an empty folder for the files of a trial; answered by its path. It lasts until
     `RemoveFolder`, or the agent's end; where the whole machine ends with it, until the next

@@ -222,6 +222,9 @@ class RunRecord(Record):
     """When it ended; null while it runs."""
     versions: Mapping[str, str]
     """Of the binary, its file's digest, and of the lab."""
+    programs: Mapping[str, str] | None = None
+    """The SHA-256 of each program that the suite names, and of its script, by path; on a cluster
+    `HOST:PATH`. Null in a run of an earlier version."""
     environment: EnvironmentRecord
     """Listed facts about the machine, never the whole environment."""
     axes: Sequence[Axis]
