@@ -46,6 +46,7 @@ trials = 1
 hold = "0s"
 """
 """The server answers n connections within n milliseconds: 49 of them are the most."""
+EIGHT = {"": 8}
 LOST = "lost"
 GONE = "gone"
 
@@ -56,21 +57,34 @@ class Cluster:
     its own.
     """
 
-    def __init__(self, fates: Mapping[int, str], null_fates: Mapping[int, str]) -> None:
+    def __init__(
+        self, fates: Mapping[int, str], null_fates: Mapping[int, str], address: str = "", overflows: int = 0
+    ) -> None:
         self.fates, self.null_fates = fates, null_fates
         self.made = self.null_made = 0
         self.lost_server = False
+        self.address = address
+        """Of the server's host."""
+        self.overflows = overflows
+        """Of its listen queue, between two questions."""
+        self.overflowed = 0
 
     def place(self, *_: object) -> SimpleNamespace:
         """A testbed with another server's host, if the last one is lost."""
         self.lost_server = False
-        return SimpleNamespace(host=lambda _: SimpleNamespace(counters=self.counters))
+        return SimpleNamespace(host=self.host)
+
+    def host(self, name: str) -> SimpleNamespace:
+        """The server's host; nobody has to ask another."""
+        assert name == "h1"
+        return SimpleNamespace(counters=self.counters)
 
     def counters(self) -> dict[str, int]:
         """Those of the server's host, which cannot be asked where it is lost."""
         if self.lost_server:
             raise HostLost("h1", "the node died")
-        return {"listen_overflows": 0}
+        self.overflowed += self.overflows
+        return {"listen_overflows": self.overflowed}
 
     def run_trial(
         self, _: object, __: str, ___: object, point: Point, planned: PlannedTrial, *outputs: object
@@ -86,7 +100,9 @@ class Cluster:
             p99_us, rate = 1e3, 1e6
         if fate == GONE:
             raise NoHost("no host for h1", exit_code=ENVIRONMENT)
+        offset = {"offset_us": 0.0, "error_us": 0.0}
         record: dict[str, Any] = {
+            "hosts": {"clocks": [{"host": "h1", "address": self.address, "before": offset, "after": offset}]},
             "number": planned.number, "block": planned.block, "point": planned.point, "setting": dict(point.setting),
             "outcome": "ok", "reason": None, "warnings": (), "started_unix_s": 0.0, "elapsed_s": 1.0, "server": {},
             "load": {}, "machine": {"window_s": 1.0, "busy_cores": 3.0},
@@ -104,12 +120,20 @@ Begin = Callable[..., SearchRun]
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Begins the search of a folder, or goes on with it, on hosts that are lost so. The server's
-    host has eight CPUs, and the lab's own machine two.
+    """Begins the search of a folder, or goes on with it, on hosts that are lost so. Each host that
+    has or had the server's name has so many CPUs, and the lab's own machine two.
     """
 
-    def make(path: Path, fates: Mapping[int, str] | None = None, null: Mapping[int, str] | None = None) -> SearchRun:
-        cluster = Cluster(fates or {}, null or {})
+    def make(
+        path: Path,
+        fates: Mapping[int, str] | None = None,
+        null: Mapping[int, str] | None = None,
+        *,
+        cpus: Mapping[str, int] = EIGHT,
+        address: str = "",
+        overflows: int = 0,
+    ) -> SearchRun:
+        cluster = Cluster(fates or {}, null or {}, address, overflows)
         monkeypatch.setattr(search_run, "run_trial", cluster.run_trial)
         monkeypatch.setattr(search_run, "place_point", cluster.place)
         monkeypatch.setattr(search_run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
@@ -117,9 +141,18 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
         folder = RunFolder(path=path)
         plan = expand(read_text(SUITE, source="most.toml", directory="."), seed=3, cluster=True)
         record = run_record()
-        environment = record.environment.to_json() | {"cpus": 8}
+        environment = record.environment.to_json()
         record.hosts = [
-            HostRecord(name="h1", address="", called=(), labels={}, machine="", versions={}, environment=environment)
+            HostRecord(
+                name="h1",
+                address=each,
+                called=(),
+                labels={},
+                machine="",
+                versions={},
+                environment=environment | {"cpus": count},
+            )
+            for each, count in cpus.items()
         ]
         return SearchRun(folder, record, plan, cast("Machines", None), "", Events(folder))
 
@@ -140,6 +173,34 @@ def test_a_server_is_short_of_the_cpus_of_its_own_machine(undisturbed: SearchRec
     """Three cores were busy there: more than the lab's own machine has."""
     assert undisturbed.broke is not None
     assert [each.code for each in undisturbed.broke.causes] == []
+
+
+@pytest.mark.parametrize(
+    ("cpus", "address", "short_of"),
+    [
+        ({"192.0.2.1": 8, "192.0.2.2": 2}, "192.0.2.1", []),
+        ({"192.0.2.1": 8, "192.0.2.2": 2}, "192.0.2.2", ["cpu"]),
+        ({"192.0.2.1": 2, "192.0.2.2": 8}, "192.0.2.1", ["cpu"]),
+    ],
+)
+def test_a_server_is_short_of_the_cpus_of_the_host_that_it_ran_on(
+    begin: Begin, tmp_path: Path, cpus: Mapping[str, int], address: str, short_of: list[str]
+) -> None:
+    """Of several hosts that had its name, the one that was noted last was taken."""
+    begun = begin(tmp_path / "lost", cpus=cpus, address=address)
+    begun.carry_out()
+    broke = begun.searches[0].broke
+    assert broke is not None
+    assert [each.code for each in broke.causes] == short_of
+
+
+def test_overflows_of_the_listen_queue_are_asked_of_the_servers_host(begin: Begin, tmp_path: Path) -> None:
+    begun = begin(tmp_path / "overflows", overflows=7)
+    begun.carry_out()
+    assert {trial.machine.get("listen_overflows") for trial in begun.trials} == {7}
+    broke = begun.searches[0].broke
+    assert broke is not None
+    assert [each.code for each in broke.causes] == ["listen_overflow"]
 
 
 def of(search: SearchRecord) -> tuple[str, int | None, int | None, str | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -364,7 +365,7 @@ class SearchRun:
         bad = [trial for trial in there if loss_ratio(trial, suite) > 0] or [
             trial for trial in there if reading_of(trial, suite).met is None
         ]
-        broke = what_broke(suite, bad, trials, self._servers_environment(base))
+        broke = what_broke(suite, bad, trials, self._servers_environment(base, bad))
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
@@ -377,12 +378,19 @@ class SearchRun:
         who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
 
-    def _servers_environment(self, base: Point) -> EnvironmentRecord:
-        """Of the machine that the server runs on."""
-        for host in reversed(self._record.hosts):
-            if host.name == base.place.server:
-                return EnvironmentRecord.model_validate(host.environment)
-        return self._record.environment
+    def _servers_environment(self, base: Point, trials: Sequence[TrialRecord]) -> EnvironmentRecord:
+        """Of the machine that the server ran on in the last of these trials. Another one may have
+        had its name before, or later.
+        """
+        named = [host for host in self._record.hosts if host.name == base.place.server]
+        told = {
+            clock.get("address"): None
+            for trial in trials
+            for clock in trial.hosts.get("clocks", ())
+            if clock["host"] == base.place.server
+        }
+        there = [host for address in told for host in named if host.address == address] or named
+        return EnvironmentRecord.model_validate(there[-1].environment) if there else self._record.environment
 
     def _at(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
         """Every trial at a load, the confirming ones too."""
