@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.suite import shipped
-from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.prediction import predicted_s, trial_s
 from plimsoll_lab.suite.read import read_file, read_text
 from plimsoll_lab.suite.spec import Point
@@ -135,3 +136,11 @@ def test_a_search_of_finer_bounds_is_said_to_take_longer() -> None:
     # seconds and a minute, with their warm-ups; in two blocks.
     assert taken_s() == pytest.approx(2 * (11 * 3 + 1.5 * (8 * 10 + 60)), rel=0.05)
     assert taken_s('width = "1%"\n') > taken_s() > taken_s('width = "20%"\n')
+
+
+@pytest.mark.parametrize("name", [name for name, _ in shipped.suites()])
+def test_every_suite_that_ships_repeats_often_enough_for_its_verdicts(name: str) -> None:
+    """Three of them had three repetitions, and `plan` said that these cannot show anything."""
+    plan = expand(read_file(shipped.find(name)), seed=1)
+    if contender_path(plan) is not None:
+        assert plan.suite.run.repeat >= LEAST_BLOCKS
