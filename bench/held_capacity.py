@@ -1,0 +1,164 @@
+"""Whether another fresh minute holds at a capacity that was found.
+
+Searches for the most requests a second with 99 of 100 answered within 20 ms: of uvicorn, Node and
+nginx five times each, and of our seven models twice. After each search, a fresh server gets the
+load that was found for a minute. It *holds* if the p99 is within the limit and at least 99 % of the
+requests due are completed. At least four of five are to hold.
+
+Every search is a line of target/bench/held-capacity.jsonl as soon as its minute has ended: started
+again, the script goes on where it was stopped. The table is docs/results/held-capacity.txt. A
+search takes four to ten minutes, all of them about four hours. Needs a machine that does nothing
+else.
+
+    python bench/held_capacity.py
+    python bench/held_capacity.py --only node --most 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+
+from harness import BUILD, PLIMSOLL, ROOT
+from searches import Json, Log, run, search, table
+
+SERVERS = ROOT / "suites" / "servers"
+FOREIGN = {
+    "uvicorn": [
+        *(sys.executable, "-m", "uvicorn", "--app-dir", str(SERVERS), "uvicorn_app:app", "--port", "{port}"),
+        *("--log-level", "warning"),
+    ],
+    "node": ["node", str(SERVERS / "node_server.js"), "{port}"],
+    "nginx": ["nginx", "-p", "{records}", "-c", str(SERVERS / "nginx.conf")],
+}
+"""Their ready port is `{port}`, but that of nginx stands in its file."""
+NGINX_PORT = "18080"
+MODELS = ("threads", "fork", "select", "poll", "epoll", "epoll-et", "uring")
+OF_FOREIGN, OF_MODELS = 5, 2
+"""Searches of each."""
+LIMIT_US = 20_000.0
+COMPLETED = 0.99
+ASKED = 0.8
+"""The part of the searches at whose answer a fresh minute is to hold."""
+RESULT = ROOT / "docs" / "results" / "held-capacity.txt"
+SUITE = """
+name     = "held-capacity"
+question = "How many requests a second does {name} carry, with 99 of 100 answered within 20 ms?"
+
+[server]
+command = {command}
+ready = "tcp:{port}"
+
+[load]
+protocol = "http"
+path = "/{path}"
+connections = 256
+"""
+SEARCH = """duration = "1s"
+
+[run]
+repeat = 1
+warm_up = "200ms"
+seed = {seed}
+
+[limits]
+"response_time.p99" = "<20ms"
+
+[search]
+over = "load.rate"
+range = [100, 300000]
+width = "10%"
+trials = 3
+patience = "15m"
+"""
+MINUTE = """rate = {rate}
+duration = "60s"
+
+[run]
+repeat = 1
+warm_up = "2s"
+seed = {seed}
+"""
+
+
+def server_of(name: str) -> str:
+    """The server and the load of a suite."""
+    if name in FOREIGN:
+        port = NGINX_PORT if name == "nginx" else "{port}"
+        return SUITE.format(name=name, command=json.dumps(FOREIGN[name]), port=port, path="")
+    command = [PLIMSOLL, "serve", "http", "--synthetic", "--model", name, "--listen", "127.0.0.1:{port}"]
+    return SUITE.format(name=name, command=json.dumps(command), port="{port}", path="bytes/64")
+
+
+def minute(name: str, rate: int, seed: int) -> Json:
+    """A fresh minute at a rate."""
+    (point,) = run("held-minute", server_of(name) + MINUTE.format(rate=rate, seed=seed))["points"]
+    figures = {
+        each: point["figures"].get(each, {}).get("median") for each in ("response_time_us.p99", "completed_rate")
+    }
+    return {"outcome": point["outcome"], "reason": point["reason"], "figures": figures}
+
+
+def holds(record: Json) -> bool | None:
+    """Whether the minute held; None where no load was found, or the minute is no result."""
+    made = record["minute"]
+    if made is None or made["outcome"] in {"invalid", "generator_limited"}:
+        return None
+    p99_us, rate = made["figures"]["response_time_us.p99"], made["figures"]["completed_rate"]
+    if made["outcome"] != "ok" or p99_us is None or rate is None:
+        return False
+    return bool(p99_us < LIMIT_US and rate >= COMPLETED * record["lower"])
+
+
+def render(made: Sequence[Json]) -> str:
+    """The table, and in how many searches the minute held."""
+    words = {True: "holds", False: "does not hold", None: "not judged"}
+    rows = [("server", "answer", "upper", "limited by", "held for", "a fresh minute's p99", "rate", "and it")]
+    for each in made:
+        figures = {} if each["minute"] is None else each["minute"]["figures"]
+        p99_us, rate = figures.get("response_time_us.p99"), figures.get("completed_rate")
+        rows.append(
+            (
+                each["name"],
+                "none" if each["lower"] is None else f"{each['lower']:,}/s",
+                "none" if each["upper"] is None else f"{each['upper']:,}/s",
+                each["limited_by"] or "-",
+                f"{each['held_s']:.0f} s",
+                "-" if p99_us is None else f"{p99_us / 1e3:.2f} ms",
+                "-" if rate is None else f"{rate:,.0f}/s",
+                words[holds(each)],
+            )
+        )
+    judged = [each for each in map(holds, made) if each is not None]
+    asked = f"at least {ASKED:.0%} are asked for"
+    return f"{table(rows)}\nThe fresh minute holds in {sum(judged)} of {len(judged)} searches; {asked}.\n"
+
+
+def main() -> int:
+    """Make the searches that are missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="NAME", help="one server")
+    parser.add_argument("--most", type=int, default=1000, metavar="N", help="searches to make now, at most")
+    options = parser.parse_args()
+    log = Log(BUILD / "held-capacity.jsonl")
+    there = [name for name in FOREIGN if shutil.which(FOREIGN[name][0])]
+    for name in FOREIGN.keys() - there:
+        print(f"{name} is not installed and is left out", file=sys.stderr)
+    missing = log.missing(there, OF_FOREIGN) + log.missing(MODELS, OF_MODELS)
+    for name in [each for each in missing if options.only in {"", each}][: options.most]:
+        seed = 1 + len(log.made)
+        found = search("held-capacity", server_of(name) + SEARCH.format(seed=seed))
+        made = None if found["lower"] is None else minute(name, found["lower"], seed)
+        log.add({"name": name, "seed": seed, "minute": made} | found)
+        print(f"{name}: {found['text']}; a fresh minute: {made}", flush=True)
+        RESULT.write_text(render(log.made))
+    print(render(log.made), end="")
+    judged = [each for each in map(holds, log.made) if each is not None]
+    return 0 if judged and sum(judged) >= ASKED * len(judged) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
