@@ -131,6 +131,11 @@ impl StopCondition {
     pub fn is_count(self) -> bool {
         !matches!(self, StopCondition::Time(_))
     }
+
+    /// The number of requests that all connections share.
+    pub(crate) fn shared_count(self) -> Option<u64> {
+        if let StopCondition::Requests(requests) = self { Some(requests) } else { None }
+    }
 }
 
 /// When requests are due.

@@ -47,6 +47,9 @@ pub(crate) struct Control {
     pub(crate) closes: Moment,
     /// Requests that nobody has claimed yet.
     budget: AtomicU64,
+    /// Requests of the run's count that have not ended, and the latest instant at which one did.
+    outstanding: AtomicU64,
+    last_end: AtomicU64,
     /// Connections that have been up or have finally failed.
     settled: AtomicU64,
     /// Connections of [`crate::config::Config::keeps_all_open`] that have nothing more to do.
@@ -62,7 +65,9 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(requested: usize, budget: u64, tables: usize) -> std::io::Result<Control> {
+    /// For so many connections, which share `count` requests where they share any, of which nobody
+    /// has claimed `unclaimed`.
+    pub(crate) fn new(requested: usize, count: Option<u64>, unclaimed: u64, tables: usize) -> std::io::Result<Control> {
         let (origin, unix_origin) = common_instant();
         Ok(Control {
             origin,
@@ -71,7 +76,9 @@ impl Control {
             gate: Moment::unset(),
             opens: Moment::unset(),
             closes: Moment::unset(),
-            budget: AtomicU64::new(budget),
+            budget: AtomicU64::new(unclaimed),
+            outstanding: AtomicU64::new(count.unwrap_or(u64::MAX)),
+            last_end: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             requested: requested as u64,
@@ -136,6 +143,24 @@ impl Control {
 
     pub(crate) fn unclaimed(&self) -> u64 {
         self.budget.load(Ordering::Acquire)
+    }
+
+    /// Says that so many requests of the run's count have ended, the last of them at this instant.
+    /// With the last of all the window ends.
+    pub(crate) fn end_requests(&self, count: u64, last: u64) {
+        self.last_end.fetch_max(last, Ordering::AcqRel);
+        if self.outstanding.fetch_sub(count, Ordering::AcqRel) == count {
+            let last = self.last_end.load(Ordering::Acquire);
+            // An answer that had come before the window opened is one of it if it was read after.
+            let is_within = self.opens.get().is_some_and(|opens| opens < last);
+            self.closes.set(if is_within { last } else { self.now() });
+            self.news.raise();
+        }
+    }
+
+    /// Whether the last request of the run's count has ended.
+    pub(crate) fn has_ended_count(&self) -> bool {
+        self.outstanding.load(Ordering::Acquire) == 0
     }
 
     /// Says that one more connection is up for the first time, or never will be.
@@ -241,12 +266,33 @@ mod tests {
             (100, 200, 900, (Some(100), Some(200))),
             (NEVER, NEVER, 50, (Some(50), Some(50))),
         ] {
-            let control = Control::new(1, 0, 1).expect("an event");
+            let control = Control::new(1, None, 0, 1).expect("an event");
             control.opens.set(opens);
             control.closes.set(closes);
             control.interrupt(now);
             assert_eq!((control.opens.get(), control.closes.get()), want, "{opens} {closes} {now}");
             assert_eq!(control.has_no_window(), want.0 == want.1, "{opens} {closes} {now}");
         }
+    }
+
+    #[test]
+    fn a_window_ends_with_the_last_request_of_the_count_whoever_tells_of_it_last() {
+        for told in [[(2, 300), (1, 200)], [(1, 200), (2, 300)]] {
+            let control = Control::new(1, Some(3), 0, 1).expect("an event");
+            control.opens.set(100);
+            for (count, last) in told {
+                assert_eq!((control.closes.get(), control.has_ended_count()), (None, false));
+                control.end_requests(count, last);
+            }
+            assert_eq!((control.closes.get(), control.has_ended_count()), (Some(300), true));
+        }
+    }
+
+    #[test]
+    fn the_window_of_a_count_has_a_length_where_its_only_answer_had_come_before_it() {
+        let control = Control::new(1, Some(1), 0, 1).expect("an event");
+        control.opens.set(100);
+        control.end_requests(1, 90);
+        assert!(control.closes.get().is_some_and(|closes| closes > 100));
     }
 }

@@ -18,6 +18,7 @@ pub(crate) struct Ledger {
     keeps_service: bool,
     tells_transmission: bool,
     each: bool,
+    shares_count: bool,
     timeout: u64,
     phase: Phase,
     tally: Tally,
@@ -36,6 +37,9 @@ pub(crate) struct Ledger {
     ended_at: u64,
     /// When the last request of the window was begun.
     last_begun: u64,
+    /// Requests of a count that have ended and were not told yet, and when the last of all did.
+    untold: u64,
+    last_end: u64,
     /// Completed and failed in the whole run, to show.
     shown: (u64, u64),
 }
@@ -84,6 +88,7 @@ impl Ledger {
             keeps_service: has_schedule || config.opening.reconnect,
             tells_transmission,
             each: matches!(config.stop_condition, StopCondition::Each(_)),
+            shares_count: config.stop_condition.shared_count().is_some(),
             timeout: config.timeout.as_nanos() as u64,
             phase: Phase::WarmUp,
             tally: Tally::default(),
@@ -98,6 +103,8 @@ impl Ledger {
             unusable_since: 0,
             ended_at: 0,
             last_begun: 0,
+            untold: 0,
+            last_end: 0,
             shown: (0, 0),
         }
     }
@@ -110,6 +117,13 @@ impl Ledger {
     /// Completed and failed in the whole run.
     pub(crate) fn shown(&self) -> (u64, u64) {
         self.shown
+    }
+
+    /// How many requests of the run's count have ended since this was asked before, and when the
+    /// last of all did; `None` where none has.
+    pub(crate) fn take_ended(&mut self) -> Option<(u64, u64)> {
+        let count = std::mem::take(&mut self.untold);
+        (count > 0).then_some((count, self.last_end))
     }
 
     /// When it has records to hand over next.
@@ -196,6 +210,7 @@ impl Ledger {
 
     /// An open loop's request timed out before a connection was free for it.
     pub(crate) fn expired(&mut self, due: u64, now: u64) {
+        self.note_end(now);
         self.overdue(due, now);
         self.shown.1 += 1;
     }
@@ -234,6 +249,7 @@ impl Ledger {
         let outcome = if failed { Outcome::Status } else { Outcome::Ok };
         if request.counted {
             self.under_way -= 1;
+            self.note_end(came);
             let tally = &mut self.tally;
             tally.statuses.count(answer.status);
             if failed {
@@ -275,6 +291,7 @@ impl Ledger {
         let age = now.saturating_sub(request.intended);
         if request.counted {
             self.under_way -= 1;
+            self.note_end(now);
             self.shown.1 += 1;
             if cause != Cause::Connect {
                 // Connects are counted as they fail, with a request under way or without.
@@ -291,6 +308,13 @@ impl Ledger {
         if let Some(sequence) = self.recorder.sequence(request.place) {
             sequence.failed_requests += 1;
             self.log(request, 0, now, Outcome::of(cause));
+        }
+    }
+
+    fn note_end(&mut self, at: u64) {
+        if self.shares_count && self.phase == Phase::Window {
+            self.untold += 1;
+            self.last_end = self.last_end.max(at);
         }
     }
 

@@ -38,6 +38,12 @@ impl<P> Shared<P> {
     pub(crate) fn first_claim(&self, number: usize) -> u64 {
         first_claim(&self.config, number)
     }
+
+    /// Whether connections are opened though the window has closed: those of a count were asked
+    /// for, however early its last request ends. Where each request opens one, none is wanted.
+    pub(crate) fn opens_after_window(&self) -> bool {
+        self.control.has_ended_count() && !self.config.opening.reconnect
+    }
 }
 
 fn first_claim(config: &Config, number: usize) -> u64 {
@@ -50,7 +56,7 @@ fn first_claim(config: &Config, number: usize) -> u64 {
 
 /// The requests that no connection has claimed before the run.
 pub(crate) fn unclaimed(config: &Config) -> u64 {
-    let StopCondition::Requests(requests) = config.stop_condition else { return 0 };
+    let Some(requests) = config.stop_condition.shared_count() else { return 0 };
     requests - if config.pace.is_open() { 0 } else { requests.min(config.connections as u64) }
 }
 
@@ -133,7 +139,8 @@ pub(crate) mod tests {
     pub(crate) fn shared<P>(config: Config, protocol: P) -> Shared<P> {
         Shared {
             protocol,
-            control: Control::new(config.connections, unclaimed(&config), 1).expect("an event"),
+            control: Control::new(config.connections, config.stop_condition.shared_count(), unclaimed(&config), 1)
+                .expect("an event"),
             schedule: Schedule::new(&config),
             rotations: vec![Rotation::choose(config.targets[0].ip(), config.connections, &[])],
             tables_per_worker: 1,

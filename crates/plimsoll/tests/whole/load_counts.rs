@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::books::answer_once;
+use crate::support::books::{answer_once, now};
 use crate::support::peer::{answer, echo, load, serve};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
@@ -69,6 +69,32 @@ fn a_run_that_ends_in_its_warm_up_has_a_window_at_its_end_and_nothing_in_it() {
         assert_eq!((run.code, run.count("warm_up.requests.failed"), scheduled, unsent), (Some(1), 3, 15, 15), "{told}");
         assert_eq!((run.figure("elapsed_s"), run.figure("generator.cpu_us_per_request")), (0.0, 0.0), "{told}");
     }
+}
+
+#[test]
+fn a_count_ends_with_its_last_request_and_connections_are_opened_after_it() {
+    thread::scope(|scope| {
+        for engine in ["epoll", "uring", "threads"] {
+            scope.spawn(move || {
+                let accepted = Arc::new(Mutex::new(Vec::new()));
+                let books = Arc::clone(&accepted);
+                let target = serve(move |stream| {
+                    books.lock().expect("nobody panics").push(now().as_secs_f64());
+                    answer_once(stream);
+                });
+                // The second connection is opened two seconds after the first.
+                let run = load(target, &format!("-n 1 -c 2 --connect-rate 0.5 --engine {engine}"));
+                let told = format!("{engine}: {}", run.summary());
+                let counts = ["requests.completed", "connections.established"].map(|name| run.count(name));
+                assert_eq!((run.code, counts), (Some(0), [1, 2]), "{told}");
+                let second = accepted.lock().expect("nobody panics")[1];
+                let [opened, closed] = ["opened", "closed"].map(|end| run.figure(&format!("window.{end}_unix_s")));
+                assert!(closed < second, "it was accepted at {second}: {told}");
+                assert!((closed - opened - run.figure("elapsed_s")).abs() < 1e-3, "{told}");
+                assert!(run.figure("available_ratio") <= 0.5, "{told}");
+            });
+        }
+    });
 }
 
 #[test]

@@ -82,7 +82,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn close_window(&mut self, now: u64) {
         // A loop that comes late to it has had no more time than the others.
         let end = self.shared.control.closes.get().map_or(now, |closes| closes.min(now));
-        self.count_unfinished();
+        if !self.shared.control.has_ended_count() {
+            self.count_unfinished();
+        }
         self.end_pool(end);
         let requests: Vec<Request> = self
             .slab
@@ -95,7 +97,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.result);
         use State::{BackingOff, Connecting, Due, Finished, Handshaking, Idle};
-        for key in self.keys_in(&[BackingOff, Connecting, Handshaking, Idle, Due, Finished]) {
+        let all = [Idle, Due, Finished, BackingOff, Connecting, Handshaking];
+        for key in self.keys_in(if self.shared.opens_after_window() { &all[..3] } else { &all }) {
             self.abandon(key);
         }
         self.due.clear();

@@ -300,11 +300,19 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.open_connections();
         self.take_up();
         self.dispatch(BEGIN_BATCH);
+        self.tell_ended();
         let (completed, failed) = self.ledger.shown();
         let gauge = &self.shared.control.gauges[self.number];
         gauge.show(completed, failed);
         gauge.free.store(self.pool.len() as u64, Ordering::Relaxed);
         events == EVENT_BATCH
+    }
+
+    /// Tells the others of requests of the run's count that have ended.
+    fn tell_ended(&mut self) {
+        if let Some((count, last)) = self.ledger.take_ended() {
+            self.shared.control.end_requests(count, last);
+        }
     }
 
     fn handle(&mut self, key: Key, event: Ready) {
@@ -383,11 +391,16 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         // up; where not one was ever up nothing more can happen.
         let may_end = self.shared.config.stop_condition.is_count() || self.shared.control.peak() == 0;
         let is_idle = self.slab.is_empty() && self.sockets.has_sent_all();
-        is_idle && (self.is_closed() || self.opened == self.share && may_end)
+        is_idle && (self.opens_no_more() || self.opened == self.share && may_end)
     }
 
     fn is_closed(&self) -> bool {
         self.ledger.phase() == record::Phase::Drain
+    }
+
+    /// Whether connections are neither opened nor opened again any more.
+    fn opens_no_more(&self) -> bool {
+        self.is_closed() && !self.shared.opens_after_window()
     }
 
     fn now(&self) -> u64 {

@@ -68,7 +68,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     pub(super) fn may_open(&self, now: u64) -> bool {
         self.opened < self.share
-            && !self.is_closed()
+            && !self.opens_no_more()
             && self.pending < (PENDING / self.shared.control.gauges.len()).max(1)
             && self.next_opening().is_none_or(|at| at <= now)
     }
@@ -77,7 +77,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     pub(super) fn next_opening(&self) -> Option<u64> {
         let rate = self.shared.config.opening.rate?;
         let number = self.opened * self.shared.control.gauges.len() + self.number;
-        (self.opened < self.share && !self.is_closed()).then_some((number as f64 / rate * 1e9) as u64)
+        (self.opened < self.share && !self.opens_no_more()).then_some((number as f64 / rate * 1e9) as u64)
     }
 
     /// Begins to open a connection's socket; whether that is under way.
@@ -224,7 +224,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// Opens a lost connection again, at once or after a while, or gives it up.
     fn follow_loss(&mut self, mut connection: Connection<P, S>, now: u64) {
-        if self.is_closed() {
+        if self.opens_no_more() {
             return;
         }
         self.return_claim(&mut connection);
@@ -263,7 +263,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     fn give_up(&mut self, mut connection: Connection<P, S>, now: u64) {
-        if self.is_closed() {
+        if self.opens_no_more() {
             return;
         }
         self.return_claim(&mut connection);
@@ -300,7 +300,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// A connection has done what it had to do.
     pub(super) fn retire(&mut self, key: Key) {
-        if !self.shared.config.keeps_all_open() {
+        if !self.shared.config.keeps_all_open() || self.is_closed() {
             return self.close(key);
         }
         if let Some(connection) = self.slab.get_mut(key) {

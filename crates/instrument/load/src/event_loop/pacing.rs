@@ -95,8 +95,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Whether the run has another request for this connection; of a counted run it is claimed now,
     /// so that nobody thinks before a request that is never sent.
     fn may_go_on(&mut self, key: Key) -> bool {
-        if self.ledger.phase() != record::Phase::Window {
-            return true;
+        match self.ledger.phase() {
+            record::Phase::WarmUp => return true,
+            record::Phase::Window => {}
+            record::Phase::Drain => return false,
         }
         let Some(connection) = self.slab.get_mut(key) else { return false };
         match self.shared.config.stop_condition {

@@ -4,14 +4,14 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-use plimsoll_measure::arrivals::{Rate, Spacing};
-use plimsoll_measure::tally::Requests;
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
+use plimsoll_measure::tally::{Cause, Requests};
 use plimsoll_sys::readiness::Ready;
 
 use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
-use crate::config::{Config, Pace, StopCondition};
+use crate::config::{Config, Pace, Phase as Start, StopCondition};
 use crate::control::Gauge;
 use crate::echo::Echo;
 use crate::ledger::Books;
@@ -115,6 +115,51 @@ fn open_loop_of<const DEFERS: bool>(loops: usize, change: impl FnOnce(&mut Confi
     control.gate.set(0);
     event_loop.pass_openings(event_loop.now());
     event_loop
+}
+
+/// Brings about the connects that are under way.
+fn connect_all(event_loop: &mut EventLoop<Echo, Silent>) {
+    for key in event_loop.slab.keys().collect::<Vec<_>>() {
+        if event_loop.slab.get(key).is_some_and(|connection| connection.state == State::Connecting) {
+            event_loop.connected(key);
+        }
+    }
+    event_loop.take_up();
+}
+
+#[test]
+fn a_count_ends_with_its_last_request_and_connections_are_opened_after_it() {
+    let closed = Pace::Closed { think: Think::None, phase: Start::Spread };
+    let mut config = Config { connections: 3, stop_condition: StopCondition::Requests(1), ..config(closed) };
+    // The second is to be opened after an hour.
+    config.opening.rate = Some(1.0 / 3600.0);
+    let mut event_loop = EventLoop::new(Arc::new(shared(config, echo())), 0, 0, Silent::default());
+    event_loop.shared.control.gate.set(0);
+    event_loop.shared.control.opens.set(0);
+    event_loop.pass_openings(event_loop.now());
+    event_loop.open_connections();
+    connect_all(&mut event_loop);
+    let key = event_loop.due.pop_front().expect("its request is due");
+    event_loop.begin_due(key);
+    assert_eq!((event_loop.sockets.sent, event_loop.shared.control.closes.get()), (64, None));
+    event_loop.lose(key, Cause::Closed);
+    let lost = event_loop.now();
+    event_loop.tell_ended();
+    let closes = event_loop.shared.control.closes.get().expect("the count has ended");
+    assert!(closes <= lost);
+    event_loop.close_window_by(event_loop.now());
+    assert!(!event_loop.is_finished() && event_loop.may_open(HOUR) && !event_loop.may_open(HOUR - 1));
+    // The one that was lost is opened again after its wait.
+    let key = event_loop.slab.keys().next().expect("it is there");
+    event_loop.return_to_service(key, event_loop.now());
+    connect_all(&mut event_loop);
+    assert_eq!((event_loop.slab.is_empty(), event_loop.sockets.sent), (true, 64), "it has nothing more to do");
+    let books = books(event_loop);
+    assert_eq!((books.ended_at, books.connections.established, books.connections.reopened), (closes, 1, 1));
+    let requests = books.window.requests;
+    assert_eq!((requests.scheduled, requests.failed, requests.unsent), (1, 1, 0));
+    // Two of three were never up in the window.
+    assert!((2 * closes..=3 * closes).contains(&books.connections.unavailable_ns));
 }
 
 fn books(event_loop: EventLoop<Echo, Silent>) -> Books {

@@ -77,6 +77,31 @@ fn requests_beyond_a_count_that_are_under_way_as_the_window_opens_are_no_part_of
 }
 
 #[test]
+fn requests_of_a_count_are_told_as_they_end_in_the_window() {
+    let count = |stop_condition| Config { stop_condition, timeout: Duration::from_nanos(100), ..open() };
+    let mut ledger = ledger(&count(StopCondition::Requests(9)));
+    carry(&mut ledger, 10, 20);
+    ledger.begun(30);
+    ledger.begun(30);
+    ledger.open(100, 1);
+    assert_eq!(ledger.take_ended(), None, "the warm-up's is no part of the count");
+    ledger.answered(Request { counted: false, ..request(30, 30) }, ANSWER, 110, Some(110));
+    assert_eq!(ledger.take_ended(), None, "nor is one that exceeds it");
+    ledger.answered(request(30, 30), ANSWER, 120, Some(120));
+    ledger.begun(130);
+    ledger.connection_lost(0, Some(request(130, 130)), Cause::Closed, 150);
+    assert_eq!(ledger.take_ended(), Some((2, 150)));
+    ledger.expired(140, 240);
+    assert_eq!((ledger.take_ended(), ledger.take_ended()), (Some((1, 240)), None));
+    for other in [StopCondition::Each(9), StopCondition::Time(Duration::from_secs(1))] {
+        let mut ledger = self::ledger(&count(other));
+        ledger.open(0, 0);
+        carry(&mut ledger, 10, 20);
+        assert_eq!(ledger.take_ended(), None, "{other:?}");
+    }
+}
+
+#[test]
 fn a_run_that_ends_in_its_warm_up_has_an_empty_window() {
     let mut ledger = ledger(&closed());
     carry(&mut ledger, 10, 20);

@@ -33,6 +33,8 @@ pub(super) struct Ends {
     closed: Option<u64>,
     cpu: Duration,
     memory_bytes: u64,
+    /// The most connections that were up at once until then.
+    peak: u64,
 }
 
 /// A start that another program gives.
@@ -149,6 +151,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             closed: control.closes.get().map(|closes| closes.min(now)),
             cpu: self.cpu.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before)),
             memory_bytes: resident_bytes(),
+            peak: control.peak(),
         };
         self.observer.window_closed(SystemTime::now());
         self.drain(team);
@@ -157,10 +160,14 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
 
     fn drain(&mut self, team: &dyn Team) {
         team.set_phase(Phase::Drain);
-        let deadline = self.shared.control.now() + DRAIN.as_nanos() as u64;
+        let control = &self.shared.control;
         let already_interrupted = self.interrupted.is_some();
-        while !team.is_finished() && self.shared.control.now() < deadline && !self.shared.control.has_given_up() {
-            self.wait(team, Some(deadline));
+        let waits = already_interrupted || !control.has_ended_count();
+        // The connections of a count that are yet to be opened have the time that they take.
+        let deadline = waits.then(|| control.now() + DRAIN.as_nanos() as u64);
+        let is_over = |at: u64| control.now() >= at;
+        while !team.is_finished() && !deadline.is_some_and(is_over) && !control.has_given_up() {
+            self.wait(team, deadline);
             if let Some(signal) = self.signals.next() {
                 // Asked once more, or for the first time: the measurement is over either way.
                 self.interrupted =
@@ -226,7 +233,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
     /// Ends the window where connections stay up together and not one has anything more to do.
     fn release(&self, team: &dyn Team) {
         let control = &self.shared.control;
-        if control.all_finished() {
+        if control.all_finished() && control.closes.get().is_none() {
             control.closes.set(control.now());
             team.wake();
         }
@@ -310,7 +317,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             workers: self.workers,
             tables: self.shared.tables_per_worker * self.workers,
             memory_bytes: ends.memory_bytes,
-            bytes_each: match control.peak() {
+            bytes_each: match ends.peak {
                 // Over fewer the loops' own buffers and histograms would be taken for the
                 // connections'.
                 peak @ MANY.. => ends.memory_bytes.saturating_sub(self.memory_before) / peak,

@@ -270,8 +270,9 @@ fn share<P: Protocol>(
     tables: usize,
     tables_per_worker: usize,
 ) -> Result<Arc<Shared<P>>, RunError> {
-    let control =
-        Control::new(config.connections, unclaimed(config), tables).map_err(kernel("an event cannot be made"))?;
+    let count = config.stop_condition.shared_count();
+    let control = Control::new(config.connections, count, unclaimed(config), tables)
+        .map_err(kernel("an event cannot be made"))?;
     let rotations = rotations(config);
     let schedule = Schedule::new(config);
     Ok(Arc::new(Shared { rotations, protocol, control, schedule, tables_per_worker, config: config.clone() }))

@@ -91,7 +91,7 @@ mod tests {
         let records = Records { seconds: Some(seconds), ..Records::default() };
         let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
         let config = Config { timeout: Duration::from_millis(500), records, ..config(pace) };
-        let control = Control::new(10, 0, 1).expect("an event");
+        let control = Control::new(10, None, 0, 1).expect("an event");
         let schedule = Schedule::new(&config);
         schedule.begin(0);
         control.opens.set(SECOND);
@@ -124,7 +124,7 @@ mod tests {
     fn of_a_window_that_never_opened_nothing_is_counted_but_as_the_warm_ups() {
         let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
         let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
-        let control = Control::new(10, 0, 1).expect("an event");
+        let control = Control::new(10, None, 0, 1).expect("an event");
         let schedule = Schedule::new(&config);
         schedule.begin(0);
         control.opens.set(9 * SECOND);
@@ -143,7 +143,7 @@ mod tests {
     fn of_a_counted_run_nothing_is_counted() {
         let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
         let config = Config { stop_condition: StopCondition::Requests(10), ..config(pace) };
-        let control = Control::new(10, 0, 1).expect("an event");
+        let control = Control::new(10, Some(10), 0, 1).expect("an event");
         let schedule = Schedule::new(&config);
         schedule.begin(0);
         let mut untaken = Untaken::new(&config, &control);

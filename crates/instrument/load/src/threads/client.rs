@@ -264,9 +264,18 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.show();
     }
 
-    /// Sleeps; false where the run ended before. What was to be done before the window closed is,
-    /// however late this wakes.
+    /// Sleeps; false where the window closed before. What was to be done before that is, however
+    /// late this wakes.
     pub(super) fn sleep_until(&mut self, at: u64) -> bool {
+        self.sleep(at, Client::is_closed)
+    }
+
+    /// The same until the connection is to be opened.
+    pub(super) fn sleep_until_opening(&mut self, at: u64) -> bool {
+        self.sleep(at, Client::opens_no_more)
+    }
+
+    fn sleep(&mut self, at: u64, is_needless: fn(&Self) -> bool) -> bool {
         loop {
             let now = self.now();
             self.open_window_by(now);
@@ -275,13 +284,14 @@ impl<'a, P: Protocol> Client<'a, P> {
             if !is_due {
                 self.cross_boundaries(now);
             }
-            if self.is_over() || self.is_closed() {
+            if self.is_over() || is_needless(self) {
                 return false;
             }
             if now >= at {
                 return true;
             }
-            let close = self.shared.control.closes.get().unwrap_or(u64::MAX).saturating_sub(now);
+            let close = self.shared.control.closes.get().filter(|_| !self.is_closed());
+            let close = close.map_or(u64::MAX, |closes| closes.saturating_sub(now));
             thread::park_timeout(Duration::from_nanos((at - now).min(close)).min(STOP_POLL_INTERVAL));
         }
     }
@@ -328,7 +338,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
             _ => {}
         }
-        if self.opening && !self.gave_up && self.history.could_not_be_kept() {
+        let is_wanted = !self.shared.control.has_ended_count();
+        if self.opening && !self.gave_up && is_wanted && self.history.could_not_be_kept() {
             self.ledger.given_up();
         }
         self.ledger.never_sent(self.left);
@@ -336,11 +347,15 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.usage_at_open.note_since(&mut self.result);
     }
 
+    /// Shows its progress, and tells the others of requests of the run's count that have ended.
     pub(super) fn show(&mut self) {
         let (completed, failed) = self.ledger.shown();
         let gauges = &self.shared.control.gauges;
         gauges[self.number % gauges.len()].add(completed - self.shown.0, failed - self.shown.1);
         self.shown = (completed, failed);
+        if let Some((count, last)) = self.ledger.take_ended() {
+            self.shared.control.end_requests(count, last);
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -349,6 +364,11 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     pub(super) fn is_closed(&self) -> bool {
         self.ledger.phase() == Phase::Drain
+    }
+
+    /// Whether the connection is not opened any more, nor opened again.
+    pub(super) fn opens_no_more(&self) -> bool {
+        self.is_closed() && !self.shared.opens_after_window()
     }
 
     pub(super) fn timeout_ns(&self) -> u64 {

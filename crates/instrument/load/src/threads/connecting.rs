@@ -24,7 +24,7 @@ impl<P: Protocol> Client<'_, P> {
     /// Connects, as often as the run has it; whether it did.
     pub(super) fn reopen(&mut self) -> bool {
         while self.open().is_err() {
-            if self.is_closed() || self.is_over() || !self.follow_loss() {
+            if self.opens_no_more() || self.is_over() || !self.follow_loss() {
                 return false;
             }
         }
@@ -51,6 +51,7 @@ impl<P: Protocol> Client<'_, P> {
             .and_then(|socket| self.await_connect(socket, deadline))
             .and_then(|socket| self.handshake(socket, target, begun));
         let now = self.now();
+        self.cross_boundaries(now);
         match outcome {
             Ok(()) => {
                 self.opening = false;
@@ -79,7 +80,7 @@ impl<P: Protocol> Client<'_, P> {
             }
             let now = self.now();
             self.cross_boundaries(now);
-            if self.is_over() || self.is_closed() {
+            if self.is_over() || self.opens_no_more() {
                 return Err(io::Error::from_raw_os_error(ECANCELED));
             }
             if now >= deadline {
@@ -155,7 +156,7 @@ impl<P: Protocol> Client<'_, P> {
     /// Waits, where the back-off has it; false where the connection is given up, or the run is
     /// over.
     fn follow_loss(&mut self) -> bool {
-        if self.is_closed() {
+        if self.opens_no_more() {
             return false;
         }
         self.return_claim();
@@ -178,7 +179,7 @@ impl<P: Protocol> Client<'_, P> {
                 self.opening = true;
                 let now = self.now();
                 self.shared.schedule.backs_off(now);
-                let goes_on = self.sleep_until(now + wait);
+                let goes_on = self.sleep_until_opening(now + wait);
                 let now = self.now();
                 self.shared.schedule.returns(now);
                 if self.shared.config.opening.reconnect {
@@ -200,7 +201,7 @@ impl<P: Protocol> Client<'_, P> {
     }
 
     fn give_up(&mut self) {
-        if self.is_closed() {
+        if self.opens_no_more() {
             return;
         }
         self.set_available(false);

@@ -25,7 +25,7 @@ impl<P: Protocol> Client<'_, P> {
             thread::park_timeout(STOP_POLL_INTERVAL);
         }
         let turn = self.shared.config.opening.rate.map_or(0.0, |rate| self.number as f64 / rate * 1e9);
-        if !self.sleep_until(control.starts.get().unwrap_or(0).saturating_add(turn as u64)) {
+        if !self.sleep_until_opening(control.starts.get().unwrap_or(0).saturating_add(turn as u64)) {
             return false;
         }
         if self.shared.config.opening.reconnect {

@@ -1,6 +1,7 @@
 //! A connection's thread over one end of a pair of sockets, whose other end is the test's.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
@@ -63,6 +64,22 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
     shared.control.closes.set(1000);
     let requests = carry(&shared, None).window.requests;
     assert_eq!((requests.scheduled, requests.timed_out), (3, 3));
+}
+
+#[test]
+fn the_connection_of_a_count_is_opened_though_another_has_sent_the_last_request() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let targets = vec![listener.local_addr().expect("it is bound")];
+    let pace = Pace::Closed { think: Think::None, phase: Start::Spread };
+    let shared = shared(Config { targets, stop_condition: StopCondition::Requests(1), ..config(pace) }, echo());
+    let control = &shared.control;
+    for moment in [&control.starts, &control.gate, &control.opens] {
+        moment.set(0);
+    }
+    control.end_requests(1, 1);
+    let books = Client::new(&shared, &AtomicBool::new(false), 1).live().books.expect("it came to its end");
+    assert_eq!((books.connections.established, books.connections.failed), (1, 0));
+    assert_eq!((books.ended_at, books.connections.unavailable_ns, books.window.requests.scheduled), (1, 1, 0));
 }
 
 /// A protocol whose answers are whole once so many bytes have come.
