@@ -78,6 +78,8 @@ pub enum Windows {
     Together,
     /// In any way: processes of one run, which may begin one after another.
     OfOneRun,
+    /// The same, where each ends as it has sent its number of requests.
+    OfOneCount,
 }
 
 /// Makes one record of several. Its window is the union of theirs, and a rate is over the union.
@@ -118,7 +120,7 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
     let all_open = records.iter().all(|record| record.intended_rate.is_some());
     all.intended_rate = all_open.then(|| records.iter().filter_map(|record| record.intended_rate).sum());
     all.failed_ratio = all.requests.failed_ratio();
-    all.available_ratio = available_ratio(records, elapsed_s);
+    all.available_ratio = available_ratio(records, &all, windows);
     let cpu_us = all.generator.cpu_cores * all.elapsed_s * 1e6;
     all.generator.cpu_us_per_request = cpu_us / all.requests.completed.max(1) as f64;
     add_times(&mut all, records)?;
@@ -186,12 +188,18 @@ fn alike(records: &[Summary]) -> Option<Warning> {
     })
 }
 
-/// Outside its own window a generator offered nothing: its connections were not available.
-fn available_ratio(records: &[Summary], elapsed_s: f64) -> f64 {
-    let connections: f64 = records.iter().map(|record| record.connections.requested as f64).sum();
-    let time = |record: &Summary| record.available_ratio * record.connections.requested as f64 * record.elapsed_s;
-    let whole = connections * elapsed_s;
-    if whole > 0.0 { records.iter().map(time).sum::<f64>() / whole } else { 1.0 }
+/// Outside its own window a generator offered nothing: its connections were not available. A
+/// process that has sent its number of requests has nothing more to do, unless its connection was
+/// given up.
+fn available_ratio(records: &[Summary], all: &Summary, windows: Windows) -> f64 {
+    let time = |record: &Summary| {
+        let is_done = windows == Windows::OfOneCount && record.connections.failed == 0 && record.elapsed_s > 0.0;
+        let after_s = if is_done { all.window.closed_unix_s - record.window.closed_unix_s } else { 0.0 };
+        (record.available_ratio * record.elapsed_s + after_s) * record.connections.requested as f64
+    };
+    let whole = all.connections.requested as f64 * all.elapsed_s;
+    // A wall clock's digits may add up to more than the whole.
+    if whole > 0.0 { (records.iter().map(time).sum::<f64>() / whole).min(1.0) } else { 1.0 }
 }
 
 fn add_counts(all: &mut Summary, record: &Summary) {

@@ -69,7 +69,8 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let interrupted = listen(&mut members, &signals, announce);
     reap(members.len());
     let records = members.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut summary = merge(&records, Windows::OfOneRun)?;
+    let windows = if config.stop_condition.is_count() { Windows::OfOneCount } else { Windows::OfOneRun };
+    let mut summary = merge(&records, windows)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
     summary.warnings.extend(doubt::few_samples(&summary));

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::books::{answer_once, now};
-use crate::support::peer::{answer, echo, load, serve};
+use crate::support::peer::{answer, delayed, echo, load, serve};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -95,6 +95,16 @@ fn a_count_ends_with_its_last_request_and_connections_are_opened_after_it() {
             });
         }
     });
+}
+
+#[test]
+fn processes_that_had_nothing_more_to_send_were_available() {
+    // One of two connections is answered a second later than the other.
+    let late = delayed(|number| Duration::from_secs(number as u64));
+    let run = load(late, "-n 2 -c 2 --engine fork");
+    let available = run.figure("available_ratio");
+    // The window begins with the first process's, and the second begins milliseconds later.
+    assert!(available > 0.75, "{}", run.summary());
 }
 
 #[test]

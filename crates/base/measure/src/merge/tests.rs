@@ -144,6 +144,19 @@ fn windows_with_time_between_them_are_refused_unless_of_one_run() {
 }
 
 #[test]
+fn a_process_that_has_done_its_part_of_a_run_is_available_and_one_that_gave_up_is_not() {
+    let one = tally(&[5_000], &[]);
+    let mut records = [record_of(&one, 100.0, WINDOW), record_of(&one, 100.0, WINDOW / 2)];
+    let ratio = |records: &[Summary], windows| merge(records, windows).expect("they merge").available_ratio;
+    assert!((ratio(&records, Windows::OfOneCount) - 1.0).abs() < 1e-9);
+    for others in [Windows::Together, Windows::OfOneRun] {
+        assert!((ratio(&records, others) - 0.75).abs() < 1e-9, "{others:?}");
+    }
+    records[1].connections.failed = 1;
+    assert!((ratio(&records, Windows::OfOneCount) - 0.75).abs() < 1e-9);
+}
+
+#[test]
 fn a_window_that_never_opened_makes_no_rate_lower() {
     let [one, other] = [5_000, 5_001].map(|response| tally(&[response; 100], &[]));
     // Long before, as every connection was refused.
