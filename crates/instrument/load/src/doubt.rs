@@ -1,6 +1,7 @@
 //! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the
 //! generator or the machine was the limit make the result invalid.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
@@ -74,7 +75,8 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
     }
     let late = lateness(&summary, config);
-    let saturated = saturation(outcome, plimsoll_sys::process::available_cpus());
+    let all_work = outcome.cpu.saturating_sub(outcome.polled);
+    let saturated = saturation(cores(outcome.busiest_work), cores(all_work), usable_cpus(config));
     summary.doubted = doubted_figures(&summary);
     summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
     let doubts = [
@@ -98,26 +100,43 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary
 }
 
-/// The busiest loop, or all threads together where each connection has one, had no time left. A
-/// loop that polls in vain has.
-fn saturation(outcome: &Outcome, cpus: usize) -> Option<Warning> {
-    if outcome.elapsed.is_zero() {
-        return None;
+/// Judges processes that carried one load, each of which was judged alone: they may have used every
+/// CPU together, and have few samples or enough.
+pub fn judge_together(summary: &mut Summary, config: &Config) {
+    let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
+    if let Some(doubt) = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told) {
+        summary.valid = false;
+        summary.warnings.push(doubt);
     }
-    let cores = |work: Duration| work.as_secs_f64() / outcome.elapsed.as_secs_f64();
-    let (busiest, all) = (cores(outcome.busiest_work), cores(outcome.cpu.saturating_sub(outcome.polled)));
-    let seen = if busiest >= SATURATED_CORES {
-        format!("the busiest event loop of the generator used {} of a core", percent(busiest))
+    summary.warnings.extend(few_samples(summary));
+}
+
+/// CPUs that the generator's threads may be on.
+fn usable_cpus(config: &Config) -> usize {
+    let available = plimsoll_sys::process::available_cpus();
+    let named: HashSet<usize> = config.cpus.iter().copied().collect();
+    if named.is_empty() { available } else { named.len().min(available) }
+}
+
+const SATURATED: &str = "generator_saturated";
+
+/// The busiest loop, or all threads together where each connection has one, had no time left: both
+/// in cores, and without what went into polling in vain.
+fn saturation(busiest: f64, all: f64, cpus: usize) -> Option<Warning> {
+    let (seen, remedy) = if busiest >= SATURATED_CORES {
+        (
+            format!("the busiest event loop of the generator used {} of a core", percent(busiest)),
+            "give the generator more event loops (--workers) and CPUs of its own, or lower the load",
+        )
     } else if all >= SATURATED_CORES * cpus as f64 {
-        format!("the generator's threads used {} of a core, and there are {cpus}", percent(all))
+        (
+            format!("the generator's threads used {} of a core, and have {cpus}", percent(all)),
+            "give the generator more CPUs (--cpus, another host), or lower the load",
+        )
     } else {
         return None;
     };
-    Some(warning(
-        "generator_saturated",
-        format!("{seen}: it could not ask for more"),
-        "give the generator more event loops (--workers) and CPUs of its own, or lower the load",
-    ))
+    Some(warning(SATURATED, format!("{seen}: it could not ask for more"), remedy))
 }
 
 /// A run that began after the instant it was to start at: other generators may have run alone.
@@ -317,7 +336,7 @@ fn complaint(complaint: &Complaint) -> Warning {
 }
 
 /// The doubt about percentiles that few requests lie beyond.
-pub fn few_samples(summary: &Summary) -> Option<Warning> {
+fn few_samples(summary: &Summary) -> Option<Warning> {
     let count = summary.response_time_us.count;
     (count > 0 && count < 100 * SAMPLES_BEYOND).then(|| {
         warning(

@@ -73,7 +73,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let mut summary = merge(&records, windows)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
-    summary.warnings.extend(doubt::few_samples(&summary));
+    doubt::judge_together(&mut summary, config);
     summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);
     Ok(Forked { summary, interrupted })
 }

@@ -187,6 +187,28 @@ fn threads_that_use_every_cpu_together_were_the_limit() {
 }
 
 #[test]
+fn threads_that_use_every_cpu_that_was_named_for_them_were_the_limit() {
+    let config = Config { cpus: vec![0, 0], ..closed() };
+    let busy = Outcome { cpu: WINDOW.mul_f64(0.96), ..honest() };
+    assert_eq!(judge(&config, &busy), (false, doubts(&["generator_saturated"])));
+    let idler = Outcome { cpu: WINDOW.mul_f64(0.94), ..honest() };
+    assert_eq!(judge(&config, &idler), (true, doubts(&[])));
+}
+
+#[test]
+fn processes_that_use_every_cpu_together_were_the_limit_though_each_alone_was_not() {
+    let config = Config { cpus: vec![0], ..closed() };
+    let together = |cores: f64| {
+        let mut summary = summarise(&config, &honest());
+        summary.generator.cpu_cores = cores;
+        judge_together(&mut summary, &config);
+        (summary.valid, summary.warnings.into_iter().map(|warning| warning.code).collect())
+    };
+    assert_eq!(together(0.94), (true, doubts(&[])));
+    assert_eq!(together(0.96), (false, doubts(&["generator_saturated"])));
+}
+
+#[test]
 fn an_outage_is_a_figure_of_its_own_and_no_limit_on_failures_hides_it() {
     let mut outcome = honest();
     outcome.connections.reopened = 10;
