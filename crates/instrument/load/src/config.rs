@@ -85,6 +85,12 @@ impl Config {
         (self.part.number + connection) % self.targets.len()
     }
 
+    /// The place of a connection among those of its target, which begins with the request of that
+    /// number: where each sends few, they would all send the same.
+    pub(crate) fn first_request(&self, connection: usize) -> u64 {
+        ((self.part.number + connection) / self.targets.len()) as u64
+    }
+
     /// Whether no connection is closed before the last has done what it had to do: behind a barrier
     /// all are up together, for the server too, which may accept the last of them when the
     /// first has long been answered. An open loop ends by itself, connection by connection.

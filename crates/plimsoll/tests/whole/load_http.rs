@@ -349,6 +349,23 @@ fn each_server_gets_the_requests_for_it() {
 }
 
 #[test]
+fn each_server_gets_all_of_its_urls_however_few_requests_a_connection_sends() {
+    for engine in ["epoll -t 1", "epoll -t 2", "uring -t 1", "threads", "fork"] {
+        let servers = [listening(EMPTY), listening(EMPTY)];
+        let [one, other] = [servers[0].0, servers[1].0];
+        let urls = format!("http://{one}/y http://{other}/x http://{other}/y");
+        let run = fetch(one, &format!("{urls} --each 1 -c 4 --engine {engine}"));
+        assert_eq!(run.count("requests.completed"), 4, "{engine} {}", run.stderr);
+        for (_, heads) in servers {
+            let mut paths: Vec<String> = heads.lock().expect("no test thread panics").clone();
+            paths.iter_mut().for_each(|head| head.truncate("GET /x".len()));
+            paths.sort();
+            assert_eq!(paths, ["GET /x", "GET /y"], "{engine}: two connections go to each server");
+        }
+    }
+}
+
+#[test]
 fn reconnecting_opens_a_connection_for_each_request() {
     for arguments in ["-n 40 -c 4 --reconnect", "--each 10 -c 4 --reconnect", "-n 40 -c 4 --reconnect -R 2k"] {
         let run = fetch(answering(&[EMPTY], false), arguments);

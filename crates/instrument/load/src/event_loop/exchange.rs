@@ -36,12 +36,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
         let target = self.shared.config.target(connection.number as usize);
-        let context = RequestContext { target, sequence: self.sequence, random };
+        let sequence = &mut self.sequences[target];
+        let context = RequestContext { target, sequence: *sequence, random };
+        *sequence += 1;
         connection.exchange = self.shared.protocol.begin(&mut connection.session, context, connection.written);
         connection.state = State::Busy;
         connection.sent = now;
         connection.written = 0;
-        self.sequence += 1;
         let deadline = connection.intended.saturating_add(self.shared.config.timeout.as_nanos() as u64);
         self.set_timer(key, deadline);
         self.write(key)

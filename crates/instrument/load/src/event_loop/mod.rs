@@ -161,7 +161,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     pending: usize,
     /// Connects made.
     connects: usize,
-    sequence: u64,
+    /// The number of the next request to each target.
+    sequences: Vec<u64>,
     gate_passed: bool,
     /// Whether the window is being closed.
     closing: bool,
@@ -211,7 +212,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             share,
             pending: 0,
             connects: 0,
-            sequence: 0,
+            sequences: vec![config.first_request(0) + number as u64; config.targets.len()],
             gate_passed: false,
             closing: false,
             usage_at_open: Usage::default(),

@@ -94,7 +94,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             available: config.opening.reconnect,
             gave_up: false,
             left: shared.first_claim(number),
-            sequence_number: 0,
+            sequence_number: config.first_request(number),
             under_way: None,
             reserved: None,
             free: 0,
