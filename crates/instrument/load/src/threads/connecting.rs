@@ -44,12 +44,13 @@ impl<P: Protocol> Client<'_, P> {
         self.opening = true;
         self.history.connecting();
         let begun = self.now();
-        // A connect for a request has the time that the request has.
-        let deadline = self.under_way.map_or(begun, |request| request.intended).saturating_add(self.timeout_ns());
+        // A connect for a request, and its handshake, have the time that the request has.
+        let since = self.under_way.map_or(begun, |request| request.intended);
+        let deadline = since.saturating_add(self.timeout_ns());
         let source = self.shared.rotations[target].address(turn);
         let outcome = net::connect(config.targets[target], source, Mode::Nonblocking)
             .and_then(|socket| self.await_connect(socket, deadline))
-            .and_then(|socket| self.handshake(socket, target, begun));
+            .and_then(|socket| self.handshake(socket, target, since));
         let now = self.now();
         self.cross_boundaries(now);
         match outcome {
@@ -90,14 +91,14 @@ impl<P: Protocol> Client<'_, P> {
     }
 
     /// Exchanges the protocol's handshake, where it has one.
-    fn handshake(&mut self, socket: OwnedFd, target: usize, begun: u64) -> io::Result<()> {
+    fn handshake(&mut self, socket: OwnedFd, target: usize, since: u64) -> io::Result<()> {
         self.socket = Some(socket);
         self.written = 0;
         self.session = P::Session::default();
         let Some((session, exchange)) = self.shared.protocol.begin_handshake(target) else { return Ok(()) };
         self.session = session;
         self.handshaking = true;
-        let end = self.converse(exchange, begun);
+        let end = self.converse(exchange, since);
         self.handshaking = false;
         match end {
             End::Complete { .. } => Ok(()),
