@@ -66,9 +66,16 @@ fn a_request_waits_in_no_event_loop_while_another_has_a_connection_free() {
                 }
             }
         });
-        let run = load(target, &format!("--engine {engine} -R 500 -n 51 -c 2"));
+        let log = Scratch::new(".csv");
+        let arguments = format!("-R 500 --arrivals fixed -n 51 -c 2 --request-log {}", log.path());
+        let run = load(target, &format!("--engine {engine} {arguments}"));
         assert_eq!(run.count("requests.completed"), 51, "{engine}: {}", run.summary());
         assert_eq!(in_time.load(Ordering::SeqCst), 50, "{engine}: the others waited too: {}", run.summary());
+        // None was skipped either, for a schedule of the connection that was busy.
+        let mut due: Vec<f64> = log.text().lines().skip(1).map(intended_start).collect();
+        due.sort_by(f64::total_cmp);
+        let is_next = |pair: &[f64]| (pair[1] - pair[0] - 1.0 / 500.0).abs() < 1e-5;
+        assert!(due.windows(2).all(is_next), "{engine}: {due:?}");
     }
 }
 
