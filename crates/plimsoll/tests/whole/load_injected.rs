@@ -1,9 +1,10 @@
 //! Errors of the kernel that no test can bring about at will, injected by strace(1) into the
-//! generator: each is survived, counted by its cause, or said.
+//! generator: over plain TCP and over TLS. Each is survived, counted by its cause, or said.
 
 use std::process::Command;
 
-use crate::support::peer::{Run, command, echo, outcome};
+use crate::support::books::{BookKeeper, Script, Speaks};
+use crate::support::peer::{Run, command, outcome};
 use crate::support::server::may_trace;
 
 /// The outcome of an injected error.
@@ -19,64 +20,103 @@ enum Outcome {
     EndOfRun(&'static str),
 }
 
-type Injection = (&'static str, &'static [&'static str], Outcome);
+/// A system call, errors of it, which of a thread's calls fails (strace(1)), and what comes of it.
+type Injection = (&'static str, &'static [&'static str], &'static str, Outcome);
 
-const CONNECT: &[Injection] = &[
-    ("socket", &["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"], Outcome::FailedConnect),
-    ("setsockopt", &["ENOBUFS"], Outcome::FailedConnect),
+const LOST_BY_WRITE: Outcome = Outcome::LostRequest("write");
+const LOST_BY_READ: Outcome = Outcome::LostRequest("read");
+
+/// Opening a connection: by an event loop, and where each has a thread or a process of its own.
+const OPENING: &[Injection] = &[
+    ("socket", &["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"], "2", Outcome::FailedConnect),
+    ("setsockopt", &["ENOBUFS"], "2", Outcome::FailedConnect),
 ];
-const CALL: &[Injection] = &[
-    ("connect", &["ECONNREFUSED", "ETIMEDOUT", "EADDRNOTAVAIL", "ENETUNREACH"], Outcome::FailedConnect),
-    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], Outcome::LostRequest("write")),
-    ("sendto", &["EINTR"], Outcome::Nothing),
-    ("epoll_ctl", &["ENOMEM", "ENOSPC"], Outcome::FailedConnect),
-    ("epoll_pwait2", &["EINTR"], Outcome::Nothing),
-    ("epoll_pwait2", &["ENOSYS"], Outcome::EndOfRun("an event loop failed: Function not implemented")),
-    ("eventfd2", &["EMFILE"], Outcome::EndOfRun("Too many open files")),
+const OPENING_ALONE: &[Injection] = &[
+    ("socket", &["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"], "1", Outcome::FailedConnect),
+    ("setsockopt", &["ENOBUFS"], "1", Outcome::FailedConnect),
+    ("connect", &["ECONNREFUSED", "ETIMEDOUT", "EADDRNOTAVAIL", "ENETUNREACH"], "1", Outcome::FailedConnect),
 ];
-const CLOSED: &[Injection] = &[
-    ("recvfrom", &["ECONNRESET", "ETIMEDOUT"], Outcome::LostRequest("read")),
-    ("recvfrom", &["EINTR"], Outcome::Nothing),
-];
-const OPEN: &[Injection] = &[
-    ("recvmsg", &["ECONNRESET", "ETIMEDOUT"], Outcome::LostRequest("read")),
-    ("recvmsg", &["EINTR"], Outcome::Nothing),
+const EPOLL: &[Injection] = &[
+    ("connect", &["ECONNREFUSED", "ETIMEDOUT", "EADDRNOTAVAIL", "ENETUNREACH"], "2", Outcome::FailedConnect),
+    ("epoll_ctl", &["ENOMEM", "ENOSPC"], "2", Outcome::FailedConnect),
+    ("epoll_pwait2", &["EINTR"], "2", Outcome::Nothing),
+    ("epoll_pwait2", &["ENOSYS"], "2", Outcome::EndOfRun("an event loop failed: Function not implemented")),
+    ("eventfd2", &["EMFILE"], "2", Outcome::EndOfRun("Too many open files")),
 ];
 const URING: &[Injection] = &[
-    ("io_uring_enter", &["EINTR", "EAGAIN", "EBUSY"], Outcome::Nothing),
-    ("io_uring_enter", &["ENOMEM"], Outcome::EndOfRun("an event loop failed: Cannot allocate memory")),
-    ("io_uring_register", &["ENOMEM"], Outcome::EndOfRun("io_uring cannot be used here")),
+    ("io_uring_enter", &["EINTR", "EAGAIN", "EBUSY"], "2", Outcome::Nothing),
+    ("io_uring_enter", &["EINTR", "EAGAIN", "EBUSY"], "12", Outcome::Nothing),
+    ("io_uring_enter", &["ENOMEM"], "2", Outcome::EndOfRun("an event loop failed: Cannot allocate memory")),
+    ("io_uring_register", &["ENOMEM"], "2", Outcome::EndOfRun("io_uring cannot be used here")),
 ];
-const THREADS: &[Injection] = &[
-    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], Outcome::LostRequest("write")),
-    ("sendto", &["EINTR"], Outcome::Nothing),
-    ("clone3", &["EAGAIN"], Outcome::EndOfRun("a thread for each connection cannot be started")),
-];
+const THREADS: &[Injection] =
+    &[("clone3", &["EAGAIN"], "2", Outcome::EndOfRun("a thread for each connection cannot be started"))];
 const FORK: &[Injection] = &[
-    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], Outcome::LostRequest("write")),
-    ("wait4", &["EINTR"], Outcome::Nothing),
-    ("clone", &["EAGAIN"], Outcome::EndOfRun("only 1 of 3 processes could be started")),
-    ("pipe2", &["EMFILE"], Outcome::EndOfRun("only 1 of 3 processes could be started")),
+    ("wait4", &["EINTR"], "2", Outcome::Nothing),
+    ("clone", &["EAGAIN"], "2", Outcome::EndOfRun("only 1 of 3 processes could be started")),
+    ("pipe2", &["EMFILE"], "2", Outcome::EndOfRun("only 1 of 3 processes could be started")),
 ];
 
-/// Runs 30 requests over three connections, where the calls of `when` (strace(1)) fail in each
+/// The bytes of a connection without a handshake. In an open loop the kernel notes when they come.
+const SENT: &[Injection] = &[
+    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], "2", LOST_BY_WRITE),
+    ("sendto", &["EINTR"], "2", Outcome::Nothing),
+];
+const READ: &[Injection] =
+    &[("recvfrom", &["ECONNRESET", "ETIMEDOUT"], "2", LOST_BY_READ), ("recvfrom", &["EINTR"], "2", Outcome::Nothing)];
+const READ_STAMPED: &[Injection] =
+    &[("recvmsg", &["ECONNRESET", "ETIMEDOUT"], "2", LOST_BY_READ), ("recvmsg", &["EINTR"], "2", Outcome::Nothing)];
+
+/// The bytes of TLS over an event loop, behind a barrier: the handshakes of three connections come
+/// before any request, and make nine calls at most that send and some fifteen that read.
+const TLS: &[Injection] = &[
+    ("sendto", &["EPIPE", "ECONNRESET"], "2", Outcome::FailedConnect),
+    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], "20", LOST_BY_WRITE),
+    ("sendto", &["EINTR"], "2", Outcome::Nothing),
+    ("sendto", &["EINTR"], "20", Outcome::Nothing),
+    ("recvfrom", &["ECONNRESET"], "1", Outcome::FailedConnect),
+    ("recvfrom", &["ECONNRESET", "ETIMEDOUT"], "60", LOST_BY_READ),
+    ("recvfrom", &["EINTR"], "1", Outcome::Nothing),
+    ("recvfrom", &["EINTR"], "60", Outcome::Nothing),
+];
+/// The same of a connection alone: its handshake sends two or three times, and reads a few times.
+const TLS_ALONE: &[Injection] = &[
+    ("sendto", &["EPIPE", "ECONNRESET"], "1", Outcome::FailedConnect),
+    ("sendto", &["EPIPE", "ECONNRESET", "ENOBUFS"], "6", LOST_BY_WRITE),
+    ("sendto", &["EINTR"], "6", Outcome::Nothing),
+    ("recvfrom", &["ECONNRESET"], "1", Outcome::FailedConnect),
+    ("recvfrom", &["ECONNRESET", "ETIMEDOUT"], "12", LOST_BY_READ),
+    ("recvfrom", &["EINTR"], "12", Outcome::Nothing),
+];
+
+/// Enough for a connection that has a thread of its own to make a dozen and more.
+const REQUESTS: u64 = 90;
+
+/// Runs the requests over three connections, where the calls of `when` (strace(1)) fail in each
 /// thread or process.
-fn run(engine: &str, call: &str, error: &str, when: &str) -> Run {
-    let load = command("echo", &echo().to_string(), &format!("-n 30 -c 3 {engine}"));
+fn run(speaks: Speaks, engine: &str, call: &str, error: &str, when: &str) -> Run {
+    let address = BookKeeper::start(speaks, Script::default()).address;
+    let (protocol, target) = match speaks {
+        Speaks::Echo => ("echo", address.to_string()),
+        Speaks::Http => ("http", format!("http://{address}/")),
+        Speaks::Https => ("http", format!("https://127.0.0.1:{}/", address.port())),
+    };
+    let load = command(protocol, &target, &format!("-n {REQUESTS} -c 3 {engine}"));
     let mut strace = Command::new("strace");
+    strace.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/whole/tls/authority.pem"));
     strace.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
     strace.args(["-e", &format!("inject={call}:error={error}:when={when}")]);
     outcome(&strace.arg(load.get_program()).args(load.get_args()).output().expect("strace runs"))
 }
 
-fn check(engine: &str, injections: &[&[Injection]]) {
+fn check(speaks: Speaks, engine: &str, injections: &[&[Injection]]) {
     if !may_trace() {
         return;
     }
-    for (call, errors, expected) in injections.concat() {
+    for (call, errors, when, expected) in injections.concat() {
         for error in errors {
-            let run = run(engine, call, error, "2");
-            let told = format!("{engine}: {call} {error}: {:?} {}", run.lines.last(), run.stderr);
+            let run = run(speaks, engine, call, error, when);
+            let told = format!("{engine}: {call} {when} {error}: {:?} {}", run.lines.last(), run.stderr);
             if let Outcome::EndOfRun(words) = expected {
                 assert!(matches!(run.code, Some(1 | 5)) && run.stderr.contains(words), "{told}");
                 continue;
@@ -91,7 +131,7 @@ fn check(engine: &str, injections: &[&[Injection]]) {
                 Outcome::FailedConnect => (0..=0, vec!["connect"]),
                 _ => (0..=0, vec![]),
             };
-            assert_eq!((run.code, completed + failed), (Some(0), 30), "{told}");
+            assert_eq!((run.code, completed + failed), (Some(0), REQUESTS), "{told}");
             assert!(lost.contains(&failed), "{told}");
             assert_eq!(counted, causes, "{told}");
             // The others may have made all requests before a lost connection was opened again.
@@ -103,27 +143,60 @@ fn check(engine: &str, injections: &[&[Injection]]) {
 
 #[test]
 fn epoll_survives_counts_or_says_each_error() {
-    check("--engine epoll -t 1", &[CONNECT, CALL, CLOSED]);
+    for speaks in [Speaks::Echo, Speaks::Http] {
+        check(speaks, "--engine epoll -t 1", &[OPENING, EPOLL, SENT, READ]);
+    }
+    check(Speaks::Https, "--engine epoll -t 1 --barrier", &[OPENING, &EPOLL[..3], TLS]);
 }
 
 #[test]
 fn epoll_survives_counts_or_says_each_error_at_a_rate() {
-    check("--engine epoll -R 500", &[&CONNECT[..1], CALL, OPEN]);
+    for speaks in [Speaks::Echo, Speaks::Http] {
+        check(speaks, "--engine epoll -R 500", &[&OPENING[..1], EPOLL, SENT, READ_STAMPED]);
+    }
 }
 
 #[test]
 fn uring_survives_counts_or_says_each_error() {
-    check("--engine uring -t 1", &[CONNECT, URING]);
+    for speaks in [Speaks::Echo, Speaks::Http, Speaks::Https] {
+        check(speaks, "--engine uring -t 1", &[OPENING, URING]);
+    }
 }
 
 #[test]
 fn threads_survive_count_or_say_each_error() {
-    check("--engine threads", &[CLOSED, THREADS]);
+    for speaks in [Speaks::Echo, Speaks::Http] {
+        check(speaks, "--engine threads", &[OPENING_ALONE, SENT, READ, THREADS]);
+    }
+    check(Speaks::Https, "--engine threads", &[OPENING_ALONE, TLS_ALONE]);
 }
 
 #[test]
 fn processes_survive_count_or_say_each_error() {
-    check("--engine fork", &[CLOSED, FORK]);
+    for speaks in [Speaks::Echo, Speaks::Http] {
+        check(speaks, "--engine fork", &[OPENING_ALONE, SENT, READ, FORK]);
+    }
+    check(Speaks::Https, "--engine fork", &[OPENING_ALONE, TLS_ALONE]);
+}
+
+#[test]
+fn an_error_that_lasts_is_named_with_what_may_be_done_about_it() {
+    if !may_trace() {
+        return;
+    }
+    let all = [("socket", "EMFILE"), ("socket", "ENOBUFS"), ("connect", "EADDRNOTAVAIL"), ("connect", "ENETUNREACH")];
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        // What a ring connects, no system call does.
+        for (call, error) in all.into_iter().filter(|(call, _)| engine != "uring" || *call == "socket") {
+            let run = run(Speaks::Echo, &format!("--engine {engine}"), call, error, "1+");
+            let told = format!("{engine}: {call} {error}: {}", run.summary());
+            let counts = ["connections.failed", "errors.connect", "requests.unsent"].map(|name| run.count(name));
+            assert_eq!((run.code, counts), (Some(1), [3, 9, REQUESTS]), "{told}");
+            let warnings = run.summary()["warnings"].as_array().expect("a list");
+            let missing = warnings.iter().find(|warning| warning["code"] == "connections_missing").expect("it is said");
+            assert!(missing["message"].as_str().is_some_and(|message| message.contains(error)), "{told}");
+        }
+    }
 }
 
 #[test]
@@ -132,7 +205,7 @@ fn a_kernel_that_notes_no_times_leaves_them_to_the_generator() {
         return;
     }
     // Each socket's first option is TCP_NODELAY, its second SO_TIMESTAMPING.
-    let run = run("--engine epoll -R 500", "setsockopt", "ENOPROTOOPT", "2+2");
-    assert_eq!((run.count("requests.completed"), run.count("errors.connect")), (30, 0), "{}", run.summary());
-    assert_eq!(run.count("receive_lag_us.count"), 30);
+    let run = run(Speaks::Echo, "--engine epoll -R 500", "setsockopt", "ENOPROTOOPT", "2+2");
+    assert_eq!((run.count("requests.completed"), run.count("errors.connect")), (REQUESTS, 0), "{}", run.summary());
+    assert_eq!(run.count("receive_lag_us.count"), REQUESTS);
 }
