@@ -86,7 +86,8 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 # In workspaces of their own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`). CRATE:TARGET; what is found
 # stays in target/fuzz-corpus, so that the next run goes on from there.
 FUZZ_SECONDS = 300
-FUZZ_TARGETS = subject/serve:http subject/forward:table instrument/capture:pcapng instrument/capture:packets instrument/link:frame base/wire:response
+FUZZ_TARGETS = subject/serve:http subject/forward:table instrument/capture:pcapng instrument/capture:packets instrument/link:frame \
+	instrument/load:tls base/wire:response
 fuzz: ## fuzz each parser of what peers, files and devices send, for FUZZ_SECONDS each
 	@set -e; for each in $(FUZZ_TARGETS); do \
 		crate=$${each%:*}; target=$${each#*:}; corpus=$(CURDIR)/target/fuzz-corpus/$$target; mkdir -p $$corpus; \
