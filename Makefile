@@ -21,7 +21,7 @@ OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-lab lint fmt peers bench measure million soak fuzz docs reference build install lock clean binary
+.PHONY: help demo test test-rust test-lab lint fmt peers bench measure million soak fuzz mutants docs reference build install lock clean binary
 
 help: ## show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -94,6 +94,13 @@ fuzz: ## fuzz each parser of what peers, files and devices send, for FUZZ_SECOND
 		(cd crates/$$crate && $(CARGO) +nightly fuzz run $$target $$corpus fuzz/corpus/$$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=4096); \
 	done
+
+# Needs cargo-mutants (`cargo install --locked cargo-mutants`); .cargo/mutants.toml says which code. What is caught stays in target/mutants,
+# so that a part that was broken off goes on with the rest.
+PART = 0/8
+mutants: ## change the code that counts, a line at a time, and tell which changes no test notices; an eighth of them: PART=0/8 to 7/8
+	mkdir -p target/mutants/$(subst /,-of-,$(PART))
+	$(CARGO) mutants --iterate --no-shuffle --shard $(PART) --output target/mutants/$(subst /,-of-,$(PART))
 
 reference: $(VENV)/.locked binary ## write the schemas, the book's reference and what README.md says of stored runs anew
 	$(LAB) $(PYTHON) -m plimsoll_lab.store.schemas
