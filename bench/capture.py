@@ -2,10 +2,13 @@
 flood of SYNs.
 
 Needs root, tcpdump, dumpcap and capinfos, and `ip` and `unshare`; without them it says so and
-measures nothing. A pair of virtual devices in a namespace of its own carries the packets. A sender
-with a packet(7) socket paces them, and the interface's own counter says how many passed. A row is a
-rate: each capture in turn, round by round, and the median of its rounds. Ours also judges each TCP
-segment as it comes, which the others leave to whoever reads the file.
+measures nothing. The table goes to standard output, and every round to docs/results/capture.json.
+
+A pair of virtual devices in a namespace of its own carries the packets. A sender with a packet(7)
+socket paces them, and the interface's own counter says how many passed. A row is a rate: each
+capture in turn, round by round, and the median of its rounds. A capture of nothing is run before
+each, and its CPU, which is that of start and end, is no part of a packet's. Ours also judges each
+TCP segment as it comes, which the others leave to whoever reads the file.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from harness import PLIMSOLL
+from harness import PLIMSOLL, ROOT
 
+RESULT = ROOT / "docs" / "results" / "capture.json"
 ROUNDS = 5
 SECONDS = 2.0
 RATES = (20_000, 60_000)
@@ -46,6 +50,13 @@ class Seen:
     passed: int
     cpu_s: float
     memory_mb: float
+    idle_cpu_s: float = 0.0
+    """The CPU of a capture of nothing."""
+
+    @property
+    def cpu_us_per_packet(self) -> float:
+        """What the packets cost."""
+        return (self.cpu_s - self.idle_cpu_s) / self.passed * 1e6
 
 
 def commands(file: Path) -> dict[str, list[str]]:
@@ -67,7 +78,7 @@ def syn(number: int) -> bytes:
 
 
 def flood(rate: int) -> None:
-    """Send at the rate for SECONDS, in bursts of a millisecond."""
+    """Send at the rate for SECONDS, in bursts of a millisecond; of a rate of 0 nothing."""
     sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     sender.bind((SENDER, 0))
     burst = max(1, rate // 1000)
@@ -110,7 +121,13 @@ def kept_in(file: Path) -> int:
 
 
 def measure(command: list[str], file: Path, rate: int) -> Seen:
-    """One capture over one flood."""
+    """One capture over one flood, after one over nothing."""
+    idle = run(command, file, 0)
+    return replace(run(command, file, rate), idle_cpu_s=idle.cpu_s)
+
+
+def run(command: list[str], file: Path, rate: int) -> Seen:
+    """One capture over a flood."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 20
@@ -167,6 +184,7 @@ def main() -> None:
         subprocess.run(setup.split(), check=True)
     print("| SYNs/s | capture | kept | CPU us a packet | of plimsoll's | memory MB |")
     print("|---|---|---|---|---|---|")
+    kept_rounds = []
     with tempfile.TemporaryDirectory() as folder:
         # dumpcap gives up its privileges, and has to write here all the same.
         Path(folder).chmod(0o777)
@@ -181,15 +199,16 @@ def main() -> None:
                 rounds.append(seen)
             for name in rounds[0]:
                 kept = min(each[name].kept / each[name].passed for each in rounds)
-                cost = statistics.median(each[name].cpu_s / each[name].passed for each in rounds)
+                cost = statistics.median(each[name].cpu_us_per_packet for each in rounds)
                 ratio = statistics.median(
-                    (each[name].cpu_s / each[name].passed) / (each["plimsoll"].cpu_s / each["plimsoll"].passed)
-                    for each in rounds
+                    each[name].cpu_us_per_packet / each["plimsoll"].cpu_us_per_packet for each in rounds
                 )
                 memory = max(each[name].memory_mb for each in rounds)
-                print(f"| {rate:,} | {name} | {kept:.2%} | {cost * 1e6:.2f} | {ratio:.2f} | {memory:.0f} |", flush=True)
-            figures = [{name: vars(each) for name, each in seen.items()} for seen in rounds]
-            print(json.dumps({"rate": rate, "rounds": figures}), file=sys.stderr)
+                print(f"| {rate:,} | {name} | {kept:.2%} | {cost:.2f} | {ratio:.2f} | {memory:.0f} |", flush=True)
+            figures = [{name: asdict(each) for name, each in seen.items()} for seen in rounds]
+            kept_rounds.append({"syns_per_s": rate, "rounds": figures})
+    record = {"command": "python bench/capture.py", "seconds": SECONDS, "rates": kept_rounds}
+    RESULT.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

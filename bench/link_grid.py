@@ -91,6 +91,7 @@ def totals(network: Network) -> dict[str, Any]:
         "loss_measured": lost / packets,
         "packets_lost_by_fault": sum(way["dropped_by_fault"] for way in links),
         "cpu_us_per_packet": emulator["cpu_us_per_packet"],
+        "standby_cpu_us_per_packet": emulator["standby_cpu_s"] * 1e6 / emulator["packets"],
         "run_queue_wait_s": emulator["run_queue_wait_s"],
     }
 
@@ -132,7 +133,8 @@ def row(found: dict[str, Any]) -> str:
         f"| {found['rate']} | {found['delay']} | {found['loss']} | {asked / 1e3:.2f} ms | {p50 / 1e3:.2f} ms "
         f"({p50 / asked - 1:+.1%}) | {found['round_trip_us_p99'] / 1e3:.2f} ms | {wanted / 1e6:.1f} Mbit/s "
         f"| {got / 1e6:.1f}{off} | {found['loss_measured']:.2%} of {found['packets']:,} "
-        f"| {found['cpu_us_per_packet']:.1f} us, {found['packets_lost_by_fault']} lost |"
+        f"| {found['cpu_us_per_packet']:.1f} + {found['standby_cpu_us_per_packet']:.1f} us, "
+        f"{found['packets_lost_by_fault']} lost |"
     )
 
 
