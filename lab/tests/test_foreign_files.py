@@ -1,9 +1,10 @@
 """Files that other load generators wrote themselves, held against what those programs say of them.
 
 `foreign_files/` has what each one wrote in a run against `plimsoll serve http`, or of values drawn
-from a seed: `wrk -t1 -c4 -d2s --latency`, and the same for a path that is not there (wrk 4.1.0); a
-log by HistogramLogWriter, and its percentiles by HistogramLogProcessor, in microseconds
-(HdrHistogram 2.2.2, in Java).
+from a seed: `wrk -t1 -c4 -d2s --latency`, and the same for a path that is not there (wrk 4.1.0);
+`fortio load -c 4 -qps 400 -t 2s -json FILE`, 50 requests for such a path, and what it printed
+beside (fortio 1.66.5); a log by HistogramLogWriter, and its percentiles by HistogramLogProcessor,
+in microseconds (HdrHistogram 2.2.2, in Java).
 """
 
 from __future__ import annotations
@@ -54,6 +55,30 @@ def test_answers_that_wrk_calls_failed_are_none_of_the_completed() -> None:
     assert found.summary["requests"] == {"completed": 0, "failed": failed, "timed_out": 0}
     assert (found.summary["failed_ratio"], found.summary["completed_rate"]) == (1.0, 0.0)
     assert "failures_included" in {each.code for each in found.warnings}
+
+
+def test_fortio_tells_what_it_printed_beside_its_file() -> None:
+    found = read_result(FILES / "fortio.json", Options())
+    shares = {"p50": "50", "p75": "75", "p90": "90", "p99": "99", "p99_9": r"99\.9"}
+    printed = {name: said("fortio.txt", rf"^# target {share}% ([\d.]+)$")[0] for name, share in shares.items()}
+    count, mean, stdev, least, most = said(
+        "fortio.txt", r"^Aggregated Function Time : count (\d+) avg (\S+) \+/- (\S+) min (\S+) max (\S+) "
+    )
+    printed |= {"mean": mean, "stdev": stdev, "min": least, "max": most}
+    assert times(found) == pytest.approx({"count": count} | {name: 1e6 * each for name, each in printed.items()}, 1e-3)
+    elapsed_s, calls, rate = said("fortio.txt", r"^Ended after ([\d.]+)s : (\d+) calls\. qps=([\d.]+)$")
+    assert found.elapsed_s == pytest.approx(elapsed_s)
+    assert found.summary["requests"] == {"completed": calls, "failed": 0}
+    assert found.summary["completed_rate"] == pytest.approx(rate, rel=1e-4)
+    assert (found.version, found.load) == ("1.66.5", {"connections": 4, "rate": 400, "duration": "2s"})
+    assert found.target == "http://127.0.0.1:18911/bytes/600"
+
+
+def test_answers_that_fortio_calls_errors_are_none_of_the_completed() -> None:
+    found = read_result(FILES / "fortio-statuses.json", Options())
+    (failed,) = said("fortio-statuses.txt", r"^Error cases : count (\d+) ")
+    assert found.summary["requests"] == {"completed": 0, "failed": failed}
+    assert (found.summary["failed_ratio"], found.load) == (1.0, {"connections": 2, "requests": 50})
 
 
 def test_a_log_of_histograms_tells_what_its_own_program_reads_in_it() -> None:
