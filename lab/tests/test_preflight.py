@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plimsoll_lab.cli import machine_checks
+from plimsoll_lab.experiment.plan_summary import describe_plan
 from plimsoll_lab.hosts import privilege
+from plimsoll_lab.hosts.samplers import environment
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -44,6 +46,40 @@ def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> Non
     for each in found.values():
         assert each.message
         assert (each.level == "ok") or each.fix, each
+
+
+COMMAND = 'command = ["nginx"]\nready = "tcp:80"\n'
+
+
+@pytest.mark.parametrize(
+    ("connections", "server", "level", "said"),
+    [
+        (19_000, "", "ok", "19,000 connections need one each at each end"),
+        (60_000, "", "ok", "ours use several tables"),
+        (60_000, COMMAND, "warn", "60,000 of them at a server that may have no more"),
+    ],
+)
+def test_a_plan_says_of_descriptors_what_the_preflight_says(
+    monkeypatch: pytest.MonkeyPatch, connections: int, server: str, level: str, said: str
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 20_000))
+    text = SUITE.format(connections=connections, rest="").replace("[server]\n", "[server]\n" + server)
+    asked = expand(read_text(text, source="it.toml", directory="."), seed=1)
+    found = findings(asked)["descriptors"]
+    assert found.level == level
+    assert said in found.message
+    warned = [each for each in describe_plan(asked).warnings if each.code == "machine_lacks"]
+    assert [(each.message, each.remedy) for each in warned] == ([(found.message, found.fix)] if found.fix else [])
+
+
+def test_more_connections_than_the_machine_has_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_text", lambda _path: "100000")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    found = findings(plan(60_000))["descriptors"]
+    assert found.level == "refuse"
+    assert "120,000 in all, where the machine has 100,000 (fs.file-max)" in found.message
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert findings(plan(60_000))["descriptors"].level == "ok", "what is privileged goes past it"
 
 
 def test_cpus_that_there_are_not_are_refused() -> None:

@@ -17,9 +17,10 @@ from typing import Literal
 
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
 from plimsoll_lab.hosts.processes import available_cpus, listed
+from plimsoll_lab.hosts.samplers.environment import DESCRIPTORS_BESIDE, descriptors
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite.prediction import connections, predicted_s
+from plimsoll_lab.suite.prediction import connections, most_connections, predicted_s
 from plimsoll_lab.suite.spec import Plan, Point
 
 Level = Literal["ok", "warn", "refuse"]
@@ -34,7 +35,6 @@ CONNECTION_BYTES = 10 << 10
 """Kernel memory of both ends of a connection over loopback."""
 MEMORY_SPARE = 0.8
 """The part of the available memory that a run may plan with."""
-DESCRIPTORS_BESIDE = 64
 LOAD_A_CPU = 0.2
 """A load average above this per CPU is the work of other programs."""
 STEAL_WARNED = 0.01
@@ -94,21 +94,9 @@ def _connections(points: tuple[Point, ...]) -> int:
 
 
 def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = _connections(points)
-    has = "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}"
-    said = f"a process may have {has} (ulimit -Hn), and {need:,} connections need one each at each end"
-    enough = hard == resource.RLIM_INFINITY or need + DESCRIPTORS_BESIDE <= hard
-    if enough or not any("command" in point.server for point in points):
-        # Ours go past the limit by tables of their own (docs/scale.md).
-        yield Finding(check="descriptors", level="ok", message=said + ("" if enough else "; ours use several tables"))
-    else:
-        yield Finding(
-            check="descriptors",
-            level="warn",
-            message=said,
-            fix="raise the hard limit",
-        )
+    found = descriptors(*most_connections(points))
+    level: Level = "refuse" if found.of_machine else "warn" if found.remedy else "ok"
+    yield Finding(check="descriptors", level=level, message=found.said, fix=found.remedy)
 
 
 def _cpus(points: tuple[Point, ...]) -> Iterator[Finding]:

@@ -10,14 +10,14 @@ import numpy as np
 
 from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
-from plimsoll_lab.hosts.samplers.environment import lacks, read_environment
+from plimsoll_lab.hosts.samplers.environment import descriptors
 from plimsoll_lab.stats.best import detectable_ratio
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
 from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.expand import as_text, contender_path
 from plimsoll_lab.suite.figures import CAPACITY
-from plimsoll_lab.suite.prediction import connections, predicted_s
+from plimsoll_lab.suite.prediction import most_connections, predicted_s
 from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.spec import Plan
 
@@ -56,10 +56,9 @@ def describe_plan(plan: Plan) -> PlanSummary:
         )
         for limit, needed, fewest in windows_too_short(plan)
     ]
-    most = max(connections(point.load) for point in plan.points)
-    for what in lacks(most, read_environment("")):
-        message, _, remedy = what.partition("; ")
-        warnings.append(ResultWarning(code="machine_lacks", message=message, remedy=remedy))
+    needed = descriptors(*most_connections(plan.points))
+    if needed.remedy:
+        warnings.append(ResultWarning(code="machine_lacks", message=needed.said, remedy=needed.remedy))
     return PlanSummary(
         suite=plan.suite.name,
         question=plan.suite.question,

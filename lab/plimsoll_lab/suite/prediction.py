@@ -84,6 +84,13 @@ def connections(load: Settings) -> int:
     return units.count(str(load.get("connections", 64)))
 
 
+def most_connections(points: Sequence[Point]) -> tuple[int, int]:
+    """The most of any point, and the most at a server that is a command."""
+    every = [connections(point.load) for point in points]
+    of_commands = [connections(point.load) for point in points if "command" in point.server]
+    return max(every, default=0), max(of_commands, default=0)
+
+
 def message_bytes(load: Settings) -> int:
     """The payload of an echo; where the suite does not say, the binary's default."""
     return units.size_bytes(str(load.get("size", 64)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 FILES = {
@@ -23,6 +23,8 @@ FILES = {
     "load_average": "/proc/loadavg",
 }
 """Kernel settings that move the figures, and the load of the machine as the run began."""
+DESCRIPTORS_BESIDE = 64
+"""Descriptors of a process that are not connections: its listeners, files and wake-ups."""
 
 
 def read_environment(metering: str) -> dict[str, object]:
@@ -43,17 +45,37 @@ def read_environment(metering: str) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def lacks(connections: int, environment: Mapping[str, object]) -> list[str]:
-    """What this machine lacks for this many connections, each with what helps."""
-    missing = []
-    limit = environment.get("open_files_limit")
-    hard = limit["hard"] if isinstance(limit, dict) else resource.RLIM_INFINITY
-    if hard not in {resource.RLIM_INFINITY, -1} and connections + 64 > hard:
-        missing.append(
-            f"{connections} connections need as many descriptors at each end, and a process may have {hard}; "
-            "raise the hard limit (ulimit -Hn), or ask for fewer"
-        )
-    return missing
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Descriptors:
+    """What connections need of descriptors beside what there is."""
+
+    said: str
+    """Both, in figures."""
+    remedy: str = ""
+    """What helps where there are too few; empty where there are enough."""
+    of_machine: bool = False
+    """Whether the machine has too few in all, so that no program of this user can hold them."""
+
+
+def descriptors(connections: int, of_commands: int) -> Descriptors:
+    """Whether the descriptors are enough for the most connections of a suite, and for the most of
+    a server that is no program of ours: ours go past the limit of a process by tables of their own
+    (docs/scale.md).
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    has = "any number" if hard == resource.RLIM_INFINITY else f"{hard:,}"
+    said = f"a process may have {has} (ulimit -Hn), and {connections:,} connections need one each at each end"
+    every = _text("/proc/sys/fs/file-max")
+    # What is privileged goes past this one (proc_sys_fs(5)).
+    if every is not None and 2 * connections > int(every) and os.geteuid() != 0:
+        said += f", {2 * connections:,} in all, where the machine has {int(every):,} (fs.file-max)"
+        return Descriptors(said=said, remedy=f"sysctl fs.file-max={4 * connections}, or ask for fewer", of_machine=True)
+    if hard == resource.RLIM_INFINITY or connections + DESCRIPTORS_BESIDE <= hard:
+        return Descriptors(said=said)
+    if of_commands + DESCRIPTORS_BESIDE <= hard:
+        return Descriptors(said=f"{said}; ours use several tables")
+    said += f"; {of_commands:,} of them at a server that may have no more"
+    return Descriptors(said=said, remedy=f"raise the hard limit to {of_commands + DESCRIPTORS_BESIDE:,}")
 
 
 def _text(path: str) -> str | None:
