@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from laboratory import needs_networks, run_lab
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import untold_figures
 
 LOCAL = ("tcpbenchmark", "port-fwd-accept")
 NETWORKED = (
@@ -30,6 +32,14 @@ def test_the_small_form_of_a_suite_runs_to_its_end(tmp_path: Path, name: str) ->
     assert summary["status"] == "complete"
     assert summary["trials"]["measured"] == summary["trials"]["planned"] > 0
     assert {each["name"] for each in summary["claims"]}
-    assert (tmp_path / "runs" / "0001" / "report.html").stat().st_size
+    run = tmp_path / "runs" / "0001"
+    assert (run / "report.html").stat().st_size
     failed = [each for each in summary["points"] if each["outcome"] == "failed"]
     assert not [each for each in failed if each["point"].get("load.target") not in {"role:nginx", "role:haproxy"}]
+    # A busy machine leaves no result of a trial, and every figure even so.
+    trials = RunFolder(path=run).read_trials()
+    told = [{*trial.figures, *untold_figures(trial)} for trial in trials if trial.outcome != "failed"]
+    for figure in {each["figure"] for each in (*summary["claims"], *summary["references"])}:
+        assert any(figure in each for each in told), figure
+    for trial in trials:
+        assert trial.outcome in {"failed", "invalid"} or trial.figures["requests.completed"] > 0, trial.number
