@@ -176,14 +176,19 @@ REFUSALS = {
 }
 
 
+NOWHERE = {"not TOML", "no question", "no load"}
+"""Refusals of what no line says; `tomllib` tells the line of what is no TOML."""
+
+
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_suite_that_cannot_be_run_is_refused_in_one_line(name: str) -> None:
+def test_a_suite_that_cannot_be_run_is_refused_in_one_line_with_the_line_of_the_file(name: str) -> None:
     text, said = REFUSALS[name]
     with pytest.raises(SuiteError) as refusal:
         expand(suite(text), seed=1)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert str(refusal.value).startswith("it.toml: ")
+    assert (refusal.value.line is None) == (name in NOWHERE)
 
 
 def test_the_first_axis_is_the_slowest() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.claims import check_paths, settings_of
+from plimsoll_lab.suite.claims import check_paths
 from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.drawn import check_drawn
 from plimsoll_lab.suite.errors import SuiteError
@@ -69,7 +69,9 @@ def check_documents(suite: Suite, settings: Sequence[Settings]) -> None:
     for number, reference in enumerate(suite.references, start=1):
         check_paths([reference.at], paths, f"{suite.source}: [[reference]] {number} at")
     for number, claim in enumerate(suite.claims, start=1):
-        check_paths(settings_of(claim), paths, f"{suite.source}: [[claim]] {number}")
+        own = {"at": [claim.at], "over": [claim.over] if claim.over is not None else [], "against": claim.against or ()}
+        for key, places in own.items():
+            check_paths(places, paths, f"{suite.source}: [[claim]] {number} {key}")
     check_drawn(suite.drawn, settings, source=suite.source)
 
 

@@ -42,11 +42,11 @@ def read_drawn(raw: object, *, source: str) -> tuple[tuple[str, str], ...]:
 def check_drawn(drawn: Sequence[tuple[str, str]], settings: Sequence[Mapping[str, object]], *, source: str) -> None:
     """Refuse an axis that does not vary."""
     known = {path for setting in settings for path in setting}
-    for _, over in drawn:
+    for number, (_, over) in enumerate(drawn, start=1):
         for path in over.split(TIMES):
             if path not in known:
                 raise SuiteError(
-                    f"{source}: [[chart]] over: '{path}' does not vary in this suite{suggest(path, known)}"
+                    f"{source}: [[chart]] {number} over: '{path}' does not vary in this suite{suggest(path, known)}"
                 )
 
 

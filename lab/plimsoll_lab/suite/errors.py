@@ -11,6 +11,11 @@ class SuiteError(Exception):
     it.
     """
 
+    def __init__(self, said: str, *, line: int | None = None) -> None:
+        super().__init__(said)
+        self.line = line
+        """The line of the file that it names; None where it names none."""
+
 
 @contextlib.contextmanager
 def naming_source(source: str) -> Iterator[None]:

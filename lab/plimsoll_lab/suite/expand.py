@@ -11,6 +11,7 @@ from plimsoll_lab.suite.checks import check_documents, check_point, compete_alon
 from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.lines import naming_line, origin_of
 from plimsoll_lab.suite.network import refuse_emulated_links
 from plimsoll_lab.suite.placement import apply_setting, assign_hosts
 from plimsoll_lab.suite.settings import Settings, Value
@@ -21,13 +22,14 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
     """Expand a suite into a plan, for one machine or a cluster; `only` keeps the points whose
     setting at a path is one of the given texts.
     """
-    points = tuple(_points(suite, only or {}, cluster=cluster))
-    if not points:
-        culprit = "--only" if only else "[matrix] exclude"
-        raise SuiteError(f"{suite.source}: {culprit} leaves no point of the matrix; loosen it")
-    if not only:
-        # Which paths vary is only seen of the whole suite.
-        check_documents(suite, [point.setting for point in points])
+    with naming_line(suite.lines, suite.source):
+        points = tuple(_points(suite, only or {}, cluster=cluster))
+        if not points:
+            culprit = "--only" if only else "[matrix] exclude"
+            raise SuiteError(f"{suite.source}: {culprit} leaves no point of the matrix; loosen it")
+        if not only:
+            # Which paths vary is only seen of the whole suite.
+            check_documents(suite, [point.setting for point in points])
     points += tuple(_controls(suite, points))
     return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
 
@@ -58,17 +60,20 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -
     for number, setting in enumerate(settings):
         if setting is None or any(as_text(setting.get(path, "")) not in wanted for path, wanted in only.items()):
             continue
-        server, load, network, roles = apply_setting(suite, setting)
-        place, roles = assign_hosts(network, suite.place, roles, source=suite.source, cluster=cluster)
-        point = Point(
-            number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles
-        )
-        if cluster and network is not None:
-            refuse_emulated_links(network, source=suite.source)
-            point = replace(point, network=None, addresses=network.addresses)
-        check_point(suite, point)
-        points.append(point)
+        with naming_line(suite.lines, suite.source, origin_of(setting, suite.single_points)):
+            points.append(_point(suite, number, setting, cluster=cluster))
     return points
+
+
+def _point(suite: Suite, number: int, setting: Settings, *, cluster: bool) -> Point:
+    server, load, network, roles = apply_setting(suite, setting)
+    place, roles = assign_hosts(network, suite.place, roles, source=suite.source, cluster=cluster)
+    point = Point(number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles)
+    if cluster and network is not None:
+        refuse_emulated_links(network, source=suite.source)
+        point = replace(point, network=None, addresses=network.addresses)
+    check_point(suite, point)
+    return point
 
 
 def _settings(suite: Suite) -> list[Settings | None]:
@@ -84,12 +89,12 @@ def _settings(suite: Suite) -> list[Settings | None]:
     named: list[Settings] = [{CONTENDER: name} for name in suite.contenders] or [{}]
     single = [{**contender, **point} for contender in named for point in suite.single_points]
     cells = [_in_words(each) for each in found if each is not None]
-    for each in single:
+    for place, each in enumerate(single):
         if _in_words(each) in cells:
             words = ", ".join(f"{path}={value}" for path, value in _in_words(each).items())
-            raise SuiteError(
-                f"{suite.source}: [[point]]: {words} is a cell of the matrix too; repetitions belong to [run] repeat"
-            )
+            number = 1 + place % len(suite.single_points)
+            why = f"{words} is a cell of the matrix too; repetitions belong to [run] repeat"
+            raise SuiteError(f"{suite.source}: [[point]] {number}: {why}")
     found += single
     paths = dict.fromkeys((CONTENDER, POINT, *(path for each in found if each is not None for path in each)))
     return [each and {path: each[path] for path in paths if path in each} for each in found]

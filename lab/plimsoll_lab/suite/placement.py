@@ -83,18 +83,19 @@ def check_cpus(place: Placement, server: Settings, roles: Iterable[Role], *, sou
 def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
     """The [[role]] tables."""
     with naming_source(source):
-        roles = tuple(_role(table) for table in as_tables(tables, refusal=not_tables("role")))
+        every = as_tables(tables, refusal=not_tables("role"))
+        roles = tuple(_role(table, number) for number, table in enumerate(every, start=1))
         names = [SERVER, LOAD, *(role.name for role in roles)]
         for name in names:
             if names.count(name) > 1:
-                raise SuiteError(f"[[role]] name: '{name}' stands twice; each part has a name of its own")
+                raise SuiteError(f"[[role]] {name}: the name '{name}' stands twice; each part has a name of its own")
         return roles
 
 
-def _role(table: Table) -> Role:
+def _role(table: Table, number: int) -> Role:
     name, kind = table.get("name"), table.get("kind")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise SuiteError(f"[[role]] name: {name!r} is not a plain name; use letters, digits and dashes")
+        raise SuiteError(f"[[role]] {number} name: {name!r} is not a plain name; use letters, digits and dashes")
     if not isinstance(kind, str) or kind not in KINDS:
         raise SuiteError(f"[[role]] {name}: kind: {kind!r} is none{suggest(str(kind), KINDS)}")
     on, measured = table.get("on"), table.get("measured", kind == LOAD)

@@ -21,6 +21,7 @@ from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import apply_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.keys import EXCLUDE, RUN, TOP, VERDICT
+from plimsoll_lab.suite.lines import naming_line, read_lines
 from plimsoll_lab.suite.placement import read_place, read_roles
 from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.settings import Settings, Value
@@ -61,11 +62,18 @@ def read_text(
         tables: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SuiteError(f"{source}: not valid TOML: {error}") from None
-    _refuse_unknown_tables(tables, source=source)
-    tables = apply_fast(tables, fast=fast, source=source)
-    for path, value in (changes or {}).items():
-        apply_change(tables, path, value, source=source)
-    _refuse_unknown_tables(tables, source=source)
+    lines = read_lines(text, fast=fast, changed=frozenset(changes or {}))
+    with naming_line(lines, source):
+        _refuse_unknown_tables(tables, source=source)
+        tables = apply_fast(tables, fast=fast, source=source)
+        for path, value in (changes or {}).items():
+            apply_change(tables, path, value, source=source)
+        _refuse_unknown_tables(tables, source=source)
+        return replace(_typed(tables, text, source=source, directory=directory), lines=lines)
+
+
+def _typed(tables: dict[str, object], text: str, *, source: str, directory: str) -> Suite:
+    """A suite of the tables that hold in the end."""
     contenders = _read_contenders(tables, source=source)
     if contenders:
         tables.setdefault("server", {})

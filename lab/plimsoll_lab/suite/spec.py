@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.expect import Expectation
+from plimsoll_lab.suite.lines import Lines
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.topology import Topology
 
@@ -234,6 +235,8 @@ class Suite:
     """Conclusions of documents that the run puts to the test."""
     drawn: tuple[tuple[str, str], ...] = ()
     """Charts asked for: a figure, and the path, or the product of two, that it is drawn over."""
+    lines: Lines = field(default_factory=Lines, compare=False, repr=False)
+    """Where its tables and keys stand in the file, for messages."""
 
     @property
     def axes(self) -> tuple[Axis, ...]:
