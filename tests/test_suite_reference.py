@@ -40,6 +40,7 @@ BESIDE: dict[str, Blocks] = {
     "[server] command": {"[server]": {"ready": '"tcp:8080"'}},
     "[server] ready": {"[server]": {"command": '["./server", "{port}"]'}},
     "[[point]] name": {"[[point]]": {'"load.connections"': "64"}},
+    "[[reference]] values": {"[[reference]]": {"figure": "", "value": ""}},
     "[verdict] compare": {"[matrix]": {'"server.model"': '["epoll", "uring"]'}},
     "[verdict] baseline": TWO_BUILDS,
     "[verdict] tolerance": {**TWO_BUILDS, "[verdict]": {"baseline": '"old"'}},

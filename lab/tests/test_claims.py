@@ -408,6 +408,12 @@ def test_a_claim_says_how_many_blocks_tell_it() -> None:
     assert judged(CLAIMED, values=every).reason == "the whole interval lies in the claimed range"
 
 
+ROW = """
+[[reference]]
+at = { "load.connections" = 20 }
+source = "a document, table 1"
+values = { "elapsed_s" = "3s", "client.h2.requests.completed" = "6870" }
+"""
 REFUSALS = {
     "figure": (CLAIM.replace("response_time_us.mean", "speed"), "[[claim]] 1 figure: 'speed' is no figure"),
     "range": (CLAIM.replace("1.5 to 3", "3 to 1.5"), "holds no number"),
@@ -416,6 +422,10 @@ REFUSALS = {
     "point": (CLAIM.replace('"load.think" = "1s" }\nover', '"load.size" = "1B" }\nover'), "'load.size' does not vary"),
     "key": (CLAIM + "hardware = 1\n", "[[claim]] 1 hardware: unknown key"),
     "reference": ('[[reference]]\nfigure = "elapsed_s"\nat = {}\nvalue = "3"\nsource = "x"\n', "is not a duration"),
+    "a row and a figure": (ROW + 'figure = "elapsed_s"\n', "[[reference]] 1 values: it has a figure of its own too"),
+    "a row of no values": (ROW.replace('{ "elapsed_s"', "[3] # "), "[[reference]] 1 values: [3] is not a table"),
+    "a figure of a row": (ROW.replace("elapsed_s", "elapsed"), "[[reference]] 1 values: 'elapsed' is no figure"),
+    "a value of a row": (ROW.replace("3s", "3"), "[[reference]] 1 values elapsed_s: '3' is not a duration"),
     "chart": ('[[chart]]\nfigure = "elapsed_s"\nover = "load.size"\n', "'load.size' does not vary"),
     "fast": ("fast = 3\n", "fast: write [fast.TABLE]"),
 }
@@ -428,6 +438,12 @@ def test_what_cannot_be_put_to_the_test_is_refused_in_one_line(name: str) -> Non
         expand(read(text + SUITE if name == "fast" else SUITE + text), seed=1)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_row_of_a_documents_table_is_a_reference_a_figure() -> None:
+    found = read(SUITE + ROW).references
+    assert [(each.figure, each.value) for each in found] == [("elapsed_s", 3.0), ("client.h2.requests.completed", 6870)]
+    assert {(each.source, each.at["load.connections"]) for each in found} == {("a document, table 1", 20)}
 
 
 def test_a_claim_is_read_as_it_is_written() -> None:

@@ -23,25 +23,26 @@ _BETWEEN = re.compile(r"\s*(.+?)\s+to\s+(.+?)\s*")
 
 
 def read_references(raw: object, *, source: str) -> tuple[Reference, ...]:
-    """Type every [[reference]]."""
-    found = []
+    """Type every [[reference]]: a figure, or each figure of its `values`."""
+    found: list[Reference] = []
     for number, table in enumerate(_tables(raw, "reference", source=source), start=1):
         where = f"{source}: [[reference]] {number}"
         refuse_unknown(table, REFERENCE, where)
-        figure = _figure(table, where)
-        try:
-            value = read_value(str(table.get("value", "")), figure.unit)
-        except ValueError as refusal:
-            raise SuiteError(f"{where} value: {refusal}") from None
-        found.append(
-            Reference(
-                figure=figure.name,
-                at=_setting(table, "at", where),
-                value=value,
-                source=_text(table, "source", where),
-                text=str(table.get("text", "")),
-            )
-        )
+        if "values" in table and table.keys() & {"figure", "value"}:
+            raise SuiteError(f"{where} values: it has a figure of its own too; write each figure into values")
+        if "values" in table:
+            refusal = f'{where} values: {table["values"]!r} is not a table; write {{ "elapsed_s" = "3s" }}'
+            values = as_table(table["values"], refusal=refusal)
+            stated = [(f"{where} values {name}", _named(name, f"{where} values"), values[name]) for name in values]
+        else:
+            stated = [(f"{where} value", _figure(table, where), table.get("value", ""))]
+        at, document, text = _setting(table, "at", where), _text(table, "source", where), str(table.get("text", ""))
+        for place, figure, value in stated:
+            try:
+                read = read_value(str(value), figure.unit)
+            except ValueError as refused:
+                raise SuiteError(f"{place}: {refused}") from None
+            found.append(Reference(figure=figure.name, at=at, value=read, source=document, text=text))
     return tuple(found)
 
 
@@ -126,10 +127,13 @@ def _tables(raw: object, name: str, *, source: str) -> list[dict[str, object]]:
 
 
 def _figure(table: Table, where: str) -> Figure:
-    name = _text(table, "figure", where)
+    return _named(_text(table, "figure", where), f"{where} figure")
+
+
+def _named(name: str, where: str) -> Figure:
     figure = figure_named(name)
     if figure is None:
-        raise SuiteError(f"{where} figure: '{name}' is no figure{suggest(name, BY_NAME)}")
+        raise SuiteError(f"{where}: '{name}' is no figure{suggest(name, BY_NAME)}")
     return figure
 
 

@@ -32,6 +32,7 @@ Kind = Literal[
     "port",
     "range",
     "rate",
+    "row",
     "setting",
     "share",
     "size",

@@ -202,6 +202,12 @@ REFERENCE: Keys = {
     "figure": Key(kind="figure", default=REQUIRED, example='"response_time_us.mean"', means="The figure it states."),
     "at": Key(kind="point", default=REQUIRED, example='{ "load.connections" = 8 }', means="The point it is about."),
     "value": Key(kind="value", default=REQUIRED, example='"1197us"', means="What the document says, with its unit."),
+    "values": Key(
+        kind="row",
+        default="none",
+        example='{ "elapsed_s" = "3s", "requests.completed" = "300" }',
+        means="In place of `figure` and `value`, several of one point: a row of a document's table.",
+    ),
     "source": Key(kind="text", default=REQUIRED, example='"paper, table 2"', means="Where it stands."),
     "text": Key(kind="text", default="none", example='"read off a chart"', means="A remark."),
 }

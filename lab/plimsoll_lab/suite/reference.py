@@ -57,6 +57,7 @@ WRITTEN: Mapping[Kind, str] = {
     "figure": "a text, the name of a [figure](#figures) in the records",
     "figures": "a list of such names",
     "value": "a text, a number with the figure's unit",
+    "row": "a table of such values by figure",
     "condition": "a text, `<`, `<=`, `>` or `>=` (for a count `==` and `!=` too) and a value with the figure's unit: "
     '`"<50ms"`',
     "expression": "a text, a comparison (`==` and `!=` too) and numbers or dotted paths joined by +, - and *: "
