@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.placement import paths, resolve, start_order
@@ -44,6 +45,14 @@ FORWARDER = '[[role]]\nname = "relay"\nkind = "forward"\non = "h3"\ntarget = "ro
 REFUSALS = {
     "a host that is not there": (SINGLE + '[place]\nserver = "h9"\n', "[place] server: there is no host 'h9'"),
     "a place without a network": (PLACE, "there is no network with a host 'h1'; add [network]"),
+    "the place of the server in the matrix": (
+        SINGLE + '[matrix]\n"place.server" = ["h1", "h2"]\n',
+        '[matrix] place.server: not a path that can vary; write "server.KEY"',
+    ),
+    "hosts of a point that there are not": (
+        SINGLE + '[[point]]\n"place.load" = ["h2", "h9"]\n',
+        "[place] load: there is no host 'h9'; known are h1, h2, h3 (line 17)",
+    ),
     "a role without a place": (SINGLE + SATURATOR.replace('on = "h3"\n', ""), "say on which host it runs"),
     "a role of no kind": (SINGLE + SATURATOR.replace('"load"', '"laod"'), "kind: 'laod' is none; did you mean 'load'?"),
     "a role twice": (SINGLE + SATURATOR + SATURATOR, "'saturator' stands twice"),
@@ -135,6 +144,16 @@ def test_without_a_network_everything_is_on_the_local_host() -> None:
 def test_without_a_place_the_server_is_on_the_first_host_and_the_load_on_the_second() -> None:
     point = plan(SINGLE).points[0]
     assert (point.place.server, point.place.load) == ("h1", ("h2",))
+
+
+def test_the_hosts_of_the_generators_vary_from_point_to_point() -> None:
+    points = plan(SINGLE + PLACE + '[matrix]\n"place.load" = ["h2", ["h2", "h3"], "2 hosts"]\n').points
+    assert [(each.place.server, each.place.load) for each in points] == [
+        ("h1", ("h2",)),
+        ("h1", ("h2", "h3")),
+        ("h1", ("h2", "h3")),
+    ]
+    assert formatting.setting(points[1].setting) == "generators on h2 h3"
 
 
 def test_the_network_and_the_roles_vary_like_server_and_load() -> None:

@@ -74,7 +74,7 @@ def words(path: str) -> str:
     """
     holder, _, last = path.rpartition(".")
     if not holder.startswith("role."):
-        return last.replace("_", " ")
+        return "generators on" if path == "place.load" else last.replace("_", " ")
     role = holder.removeprefix("role.")
     return role if last == "active" else f"{role} {last}".replace("_", " ")
 

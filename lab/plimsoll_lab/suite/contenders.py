@@ -20,6 +20,8 @@ POINT = "point"
 """The path of a point's name in its setting."""
 VARIED = ("server", "load", "network", "role")
 """Tables whose settings may vary."""
+PLACE_LOAD = "place.load"
+"""Of another table the one setting that may: the hosts of the generators."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
@@ -40,10 +42,10 @@ def check_path(path: str, *, where: str, source: str) -> None:
     """Refuse a path that cannot vary."""
     head, _, key = path.partition(".")
     # A role's path has its name in the middle.
-    if head not in VARIED or not key or key.count(".") != (head == "role"):
+    if path != PLACE_LOAD and (head not in VARIED or not key or key.count(".") != (head == "role")):
         raise SuiteError(
-            f'{source}: {where}: not a path that can vary; write "server.KEY", "load.KEY", "network.KEY" '
-            'or "role.NAME.KEY", quoted'
+            f'{source}: {where}: not a path that can vary; write "server.KEY", "load.KEY", "network.KEY", '
+            f'"role.NAME.KEY" or "{PLACE_LOAD}", quoted'
         )
 
 

@@ -13,7 +13,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.lines import naming_line, origin_of
 from plimsoll_lab.suite.network import refuse_emulated_links
-from plimsoll_lab.suite.placement import apply_setting, assign_hosts
+from plimsoll_lab.suite.placement import apply_setting, assign_hosts, place_of
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 
@@ -67,7 +67,7 @@ def _points(suite: Suite, only: Mapping[str, Sequence[str]], *, cluster: bool) -
 
 def _point(suite: Suite, number: int, setting: Settings, *, cluster: bool) -> Point:
     server, load, network, roles = apply_setting(suite, setting)
-    place, roles = assign_hosts(network, suite.place, roles, source=suite.source, cluster=cluster)
+    place, roles = assign_hosts(network, place_of(suite, setting), roles, source=suite.source, cluster=cluster)
     point = Point(number=number, setting=setting, server=server, load=load, network=network, place=place, roles=roles)
     if cluster and network is not None:
         refuse_emulated_links(network, source=suite.source)

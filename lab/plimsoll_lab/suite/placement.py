@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.contenders import CONTENDER, POINT
+from plimsoll_lab.suite.contenders import CONTENDER, PLACE_LOAD, POINT
 from plimsoll_lab.suite.errors import SuiteError, naming_source
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network import read_network
@@ -45,16 +45,25 @@ def read_place(table: Table, *, source: str) -> Placement:
         server, load = table.get(SERVER), table.get(LOAD)
         if server is not None and not isinstance(server, str):
             raise SuiteError(f"[place] server: {server!r} is not a host's name, such as 'h1'")
-        hosts = [load] if isinstance(load, str) else load
-        if hosts is not None and (
-            not isinstance(hosts, list) or not hosts or not all(isinstance(each, str) for each in hosts)
-        ):
-            raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
-        counted = _COUNT.fullmatch(hosts[0]) if hosts and len(hosts) == 1 else None
         place = Placement(server=server, cpus=_read_cpus(table.get("cpus", {})))
-        if counted is not None:
-            return replace(place, load_count=int(counted[1]), load_label=counted[2] or "")
-        return replace(place, load=tuple(hosts) if hosts else ())
+        return place if load is None else _with_load(place, load)
+
+
+def _with_load(place: Placement, load: object) -> Placement:
+    """The generators on these hosts."""
+    hosts = [load] if isinstance(load, str) else load
+    if not isinstance(hosts, list | tuple) or not hosts or not all(isinstance(each, str) for each in hosts):
+        raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
+    counted = _COUNT.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if counted is not None:
+        return replace(place, load=(), load_count=int(counted[1]), load_label=counted[2] or "")
+    return replace(place, load=tuple(hosts), load_count=0, load_label="")
+
+
+def place_of(suite: Suite, setting: Settings) -> Placement:
+    """Where the server and the generators of one point run, as far as the suite says."""
+    with naming_source(suite.source):
+        return _with_load(suite.place, setting[PLACE_LOAD]) if PLACE_LOAD in setting else suite.place
 
 
 def _read_cpus(raw: object) -> dict[str, tuple[int, ...]]:
@@ -283,7 +292,7 @@ def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, 
                 # What [server] says of another way to start a server does not apply.
                 server = {key: value for key, value in server.items() if key in {"ready", "protocol"}}
             server |= own
-        elif path == POINT:
+        elif path in {POINT, PLACE_LOAD}:
             continue
         elif table == SERVER:
             server[key] = value
@@ -298,7 +307,8 @@ def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, 
                 raise SuiteError(f"{suite.source}: [matrix] {path}: there is no role '{name}'{known}")
             roles[name] = roles[name].with_setting(key, value)
     taking_part = _taking_part(server, load, list(roles.values()), source=suite.source)
-    topology = _network_of(suite, network, taking_part, load) if network is not None else None
+    place = place_of(suite, setting)
+    topology = _network_of(suite, network, place, taking_part, load) if network is not None else None
     return server, load, topology, taking_part
 
 
@@ -325,7 +335,7 @@ def _taking_part(server: Settings, load: Settings, roles: Sequence[Role], *, sou
     )
 
 
-def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Settings) -> Topology:
+def _network_of(suite: Suite, table: Table, placement: Placement, roles: Sequence[Role], load: Settings) -> Topology:
     """The network of one point; a whole path that it states is divided over the links."""
     with naming_source(suite.source):
         whole = read_whole_path(table)
@@ -334,7 +344,7 @@ def _network_of(suite: Suite, table: Table, roles: Sequence[Role], load: Setting
     own = {key: value for key, value in table.items() if key not in REPLACED}
     own = {"topology": TOPOLOGY, **own}
     bare = read_network({key: own[key] for key in (*NETWORK, "link") if key in own}, source=suite.source)
-    place, settled = assign_hosts(bare, suite.place, roles, source=suite.source)
+    place, settled = assign_hosts(bare, placement, roles, source=suite.source)
     lengths = {(start, end): len(bare.path(start, end)) for start, end in paths(place, settled, load)}
     with naming_source(suite.source):
         shape = whole.shape_of_link(links_of_each(lengths))
