@@ -157,7 +157,7 @@ def test_times_of_sequences_leave_failures_out_and_counters_do_not() -> None:
         {"establishment_time_us": 3e6, "service_time_total_us": 6e6},
     ]
     lost: Json = {**good, "success": False, "establishment_time_us": 9e9, "service_time_total_us": 9e9}
-    found = sequences([{**good, **times[0]}, {**good, **times[1]}, lost])
+    found = sequences([{**good, **times[0]}, {**good, **times[1]}, lost], elapsed_s=8.0)
     assert found["tcpbenchmark.success"] == 2
     assert found["tcpbenchmark.failed_connect"] == 3
     assert found["tcpbenchmark.failed_send_recv_loop"] == 6
@@ -166,6 +166,29 @@ def test_times_of_sequences_leave_failures_out_and_counters_do_not() -> None:
     assert found["tcpbenchmark.send_recv_time_s.average"] == 4.0
     assert found["tcpbenchmark.send_recv_time_s.sample_variance"] == 8.0
     assert found["tcpbenchmark.send_recv_time_s.max"] == 6.0
+    assert found["tcpbenchmark.send_recv_time_s.variation"] == pytest.approx(8**0.5 / 4)
+    assert found["tcpbenchmark.times_over_elapsed"] == 1.5
+
+
+def test_the_times_of_tcpbenchmarks_own_run_have_its_figures() -> None:
+    connects, exchanges = (1390.954, 1288.070, 1646.454), (362.995, 474.143, 457.696)
+    good: Json = {"success": True, "failed_connects": 0, "failed_sequences": 0, "failed_requests": 0}
+    rows = [
+        {**good, "establishment_time_us": connect, "service_time_total_us": exchange}
+        for connect, exchange in zip(connects, exchanges, strict=True)
+    ]
+    found = sequences(rows, elapsed_s=0.002886)
+    # The row that it prints, to six decimals.
+    assert f"{found['tcpbenchmark.connect_time_s.total']:.6f}" == "0.004325"
+    assert f"{found['tcpbenchmark.connect_time_s.average']:.6f}" == "0.001442"
+    assert f"{found['tcpbenchmark.connect_time_s.sample_variance']:.6f}" == "0.000000"
+    assert f"{found['tcpbenchmark.connect_time_s.max']:.6f}" == "0.001646"
+    assert f"{found['tcpbenchmark.send_recv_time_s.total']:.6f}" == "0.001295"
+    assert f"{found['tcpbenchmark.send_recv_time_s.average']:.6f}" == "0.000432"
+    # What its sentences say of it: hardly any fluctuation, and a sum far above the time of the whole.
+    assert found["tcpbenchmark.connect_time_s.variation"] == pytest.approx(0.128, abs=0.001)
+    assert found["tcpbenchmark.send_recv_time_s.variation"] == pytest.approx(0.139, abs=0.001)
+    assert found["tcpbenchmark.times_over_elapsed"] == pytest.approx(1.947, abs=0.001)
 
 
 def test_nobody_that_succeeded_took_no_time_at_all() -> None:

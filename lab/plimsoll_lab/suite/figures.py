@@ -48,7 +48,7 @@ def _counts(stem: str, better: Literal["higher", "lower"], **parts: str) -> tupl
 
 
 def _sequence_times(part: str, words: str) -> tuple[Figure, ...]:
-    """Tcpbenchmark's four figures of one time: over the clients that succeeded, a sample each."""
+    """Tcpbenchmark's four figures of one time, and how much it varies: over the clients that succeeded, a sample each."""
     stem = f"tcpbenchmark.{part}_time_s"
     seconds = {"total": "total", "average": "average", "max": "maximum"}
     return (
@@ -57,6 +57,7 @@ def _sequence_times(part: str, words: str) -> tuple[Figure, ...]:
             for key, each in seconds.items()
         ),
         Figure(name=f"{stem}.sample_variance", label=f"{words}, sample variance", unit="s2", better="lower"),
+        Figure(name=f"{stem}.variation", label=f"{words}, deviation over average", unit="ratio", better="lower"),
     )
 
 
@@ -99,6 +100,12 @@ FIGURES: tuple[Figure, ...] = (
     *_counts("tcpbenchmark", "lower", failed_send_recv_loop="failed sequences"),
     *_sequence_times("connect", "connect time"),
     *_sequence_times("send_recv", "send and receive time"),
+    Figure(
+        name="tcpbenchmark.times_over_elapsed",
+        label="sum of the clients' times over the elapsed time",
+        unit="ratio",
+        better="higher",
+    ),
     Figure(name="server.cpu_us_per_request", label="server CPU per request", unit="us", better="lower"),
     Figure(name="server.cpu_cores", label="server CPU", unit="cores", better="lower"),
     Figure(name="server.memory_bytes", label="server memory", unit="bytes", better="lower"),

@@ -66,7 +66,7 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     summary = read_output(LoadSummary, printed, "the generator")
     if printed:
         figures |= _due(summary, point) | _fetches(summary)
-    figures |= sequences(sources.connections) | _backlog(sources.seconds, summary)
+    figures |= sequences(sources.connections, figures.get("elapsed_s")) | _backlog(sources.seconds, summary)
     figures |= _statuses(printed, sources.asked)
     figures |= pick({"server": sources.server.get("summary")}, (each.name for each in FIGURES))
     # The cost of a server that already ran is not known.
@@ -89,9 +89,9 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     return figures
 
 
-def sequences(connections: Sequence[Json]) -> Figures:
+def sequences(connections: Sequence[Json], elapsed_s: float | None = None) -> Figures:
     """Tcpbenchmark's counters and times, of one result a connection; times are of those that
-    succeeded alone.
+    succeeded alone. Their sum over the elapsed time tells how many clients were at work at once.
     """
     if not connections:
         return {}
@@ -108,6 +108,8 @@ def sequences(connections: Sequence[Json]) -> Figures:
     for name, times_us in times.items():
         seconds = [each / 1e6 for each in times_us]
         figures |= {f"tcpbenchmark.{name}_time_s.{part}": value for part, value in _statistics(seconds).items()}
+    if elapsed_s:
+        figures["tcpbenchmark.times_over_elapsed"] = sum(sum(each) for each in times.values()) / 1e6 / elapsed_s
     return figures
 
 
@@ -115,12 +117,9 @@ def _statistics(samples: Sequence[float]) -> Figures:
     total = sum(samples)
     average = total / len(samples) if samples else 0.0
     squares = sum((each - average) ** 2 for each in samples)
-    return {
-        "total": total,
-        "average": average,
-        "sample_variance": squares / (len(samples) - 1) if len(samples) > 1 else 0.0,
-        "max": max(samples, default=0.0),
-    }
+    variance = squares / (len(samples) - 1) if len(samples) > 1 else 0.0
+    found = {"total": total, "average": average, "sample_variance": variance, "max": max(samples, default=0.0)}
+    return found | ({"variation": math.sqrt(variance) / average} if average > 0 and len(samples) > 1 else {})
 
 
 def _statuses(printed: Json, asked: Collection[str]) -> Figures:
