@@ -9,7 +9,7 @@ from typing import cast
 
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.trial.capturing import Capture, capture_warnings
+from plimsoll_lab.trial.capturing import Capture, capture_warnings, in_seconds
 
 
 class Ended:
@@ -42,6 +42,18 @@ def test_a_whole_capture_has_its_summary_and_no_doubt() -> None:
     assert cast("Json", record["summary"])["packets"] == 9
     assert "partial" not in record
     assert capture_warnings(record) == []
+
+
+def test_a_long_capture_is_told_by_seconds_and_a_short_one_by_tenths() -> None:
+    steps: list[Json] = [{"packets": 3, "flags": {"syn": 1, "ack": number}} for number in range(125)]
+    told = in_seconds({"interval_s": 0.1, "packets": 375, "interval": steps})
+    assert told is not None
+    assert told["interval_s"] == 1.0
+    assert [each["packets"] for each in told["interval"]] == [*[30] * 12, 15]
+    assert told["interval"][1]["flags"] == {"syn": 10, "ack": sum(range(10, 20))}
+    short: Json = {"interval_s": 0.1, "packets": 297, "interval": steps[:99]}
+    assert in_seconds(short) == short
+    assert in_seconds(None) is None
 
 
 def test_figures_of_a_capture_that_failed_midway_stand_apart_from_those_of_trials() -> None:

@@ -150,6 +150,15 @@ def test_a_capture_tells_endpoints_flags_and_the_swing_of_its_whole_intervals() 
     assert found["capture.packets_per_s_swing"] == 0.5
 
 
+def test_the_swing_of_a_capture_leaves_out_where_connections_open_and_close() -> None:
+    steady = [{"packets": 100}, {"packets": 90}] * 9
+    opening, closing = [{"packets": 400}, {"packets": 300}], [{"packets": 20}, {"packets": 1}]
+    summary = {"interval_s": 1.0, "interval": [*opening, *steady, *closing]}
+    assert figures(captures=({"summary": summary},))["capture.packets_per_s_swing"] == pytest.approx(0.1)
+    one = {"interval_s": 1.0, "interval": [{"packets": 1}, {"packets": 9}, {"packets": 1}]}
+    assert "capture.packets_per_s_swing" not in figures(captures=({"summary": one},)), "one interval has no swing"
+
+
 def test_times_of_sequences_leave_failures_out_and_counters_do_not() -> None:
     good: Json = {"success": True, "failed_connects": 1, "failed_sequences": 2, "failed_requests": 3}
     times: list[Json] = [
@@ -185,7 +194,7 @@ def test_the_times_of_tcpbenchmarks_own_run_have_its_figures() -> None:
     assert f"{found['tcpbenchmark.connect_time_s.max']:.6f}" == "0.001646"
     assert f"{found['tcpbenchmark.send_recv_time_s.total']:.6f}" == "0.001295"
     assert f"{found['tcpbenchmark.send_recv_time_s.average']:.6f}" == "0.000432"
-    # What its sentences say of it: hardly any fluctuation, and a sum far above the time of the whole.
+    # What its sentences say of it: hardly any fluctuation, and a sum above the time of the whole.
     assert found["tcpbenchmark.connect_time_s.variation"] == pytest.approx(0.128, abs=0.001)
     assert found["tcpbenchmark.send_recv_time_s.variation"] == pytest.approx(0.139, abs=0.001)
     assert found["tcpbenchmark.times_over_elapsed"] == pytest.approx(1.947, abs=0.001)

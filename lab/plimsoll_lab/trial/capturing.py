@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host, Process
@@ -19,6 +19,10 @@ READY_S = 30.0
 """Against hanging: opening the packet socket takes milliseconds."""
 STOP_S = 10.0
 """What is with the kernel is waited for, then the file is closed."""
+STEP_S = 0.1
+"""Of a short run the length of an interval."""
+LONG_S = 10.0
+"""From this length on intervals are seconds: a tenth of the numbers."""
 NAME = "capture"
 """Its name among the metered parts."""
 
@@ -36,7 +40,7 @@ class Capture:
             code = self.process.stop(grace_s=STOP_S)
         summary = last_event(self.process.take_lines(), "summary")
         record: Json = {"host": self.host.name, "interface": self.host.interface, "file": self.file.name}
-        record |= {"exit_code": code, "stderr_tail": self.process.stderr_tail(), "summary": summary}
+        record |= {"exit_code": code, "stderr_tail": self.process.stderr_tail(), "summary": in_seconds(summary)}
         if summary is not None and "error" in summary:
             # Its figures are of a part of the trial, and so figures of no trial.
             record |= {"summary": None, "partial": summary}
@@ -47,7 +51,17 @@ class Capture:
 def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
     """Capture from here on; it is ready once this is entered."""
     there = f"{host.records}/{file.name}" if host.records is not None else str(file)
-    command = [host.program(binary), "capture", "-i", host.interface, "-w", there, "--interval", "1s", "--json"]
+    command = [
+        host.program(binary),
+        "capture",
+        "-i",
+        host.interface,
+        "-w",
+        there,
+        "--interval",
+        f"{STEP_S:g}s",
+        "--json",
+    ]
     with host.start(command, role=NAME, metered=True) as process:
         deadline = time.monotonic() + READY_S
         while not any(event.get("event") == "ready" for event in events(process.take_lines())):
@@ -57,6 +71,26 @@ def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
                 raise LabError(f"cannot capture packets on {host.name}: {why}", exit_code=ENVIRONMENT)
             host.wait([process], 1.0)
         yield Capture(host, process, file)
+
+
+def in_seconds(summary: Json | None) -> Json | None:
+    """The summary of a capture; of a long one with an interval a second."""
+    if summary is None or summary.get("interval_s") != STEP_S:
+        return summary
+    steps, size = list(summary.get("interval") or ()), round(1 / STEP_S)
+    if len(steps) * STEP_S < LONG_S:
+        return summary
+    seconds = [_sum(steps[place : place + size]) for place in range(0, len(steps), size)]
+    return summary | {"interval_s": 1.0, "interval": seconds}
+
+
+def _sum(steps: Sequence[Json]) -> Json:
+    """The counts of several intervals together."""
+    found: Json = {}
+    for key in dict.fromkeys(key for step in steps for key in step):
+        own = [step[key] for step in steps if key in step]
+        found[key] = _sum(own) if isinstance(own[0], dict) else sum(own)
+    return found
 
 
 def capture_warnings(record: Json) -> list[ResultWarning]:

@@ -32,6 +32,9 @@ TCP = tuple(each.name.removeprefix("tcp.") for each in FIGURES if each.name.star
 CAPTURED = ("retransmissions", "out_of_order", "duplicate_acks", "zero_windows", "resets", "unanswered_syn")
 """What a capture's summary has under `tcp`."""
 
+ENDS = 10
+"""Of a capture this part at either end is left out of its swing."""
+
 Figures = dict[str, float]
 
 
@@ -269,10 +272,11 @@ def _captured(captures: Sequence[Json]) -> Figures:
     rates = [each.packets / (known.interval_s or 1.0) for each in known.interval]
     if rates:
         figures["capture.packets_per_s_max"] = max(rates)
-    # The first and the last interval are seldom whole.
-    whole = rates[1:-1]
-    if whole and max(whole) > 0:
-        figures["capture.packets_per_s_swing"] = (max(whole) - min(whole)) / max(whole)
+    # At either end connections open and close, and an interval may be a part of one.
+    end = max(1, len(rates) // ENDS)
+    inner = rates[end:-end]
+    if len(inner) > 1 and max(inner) > 0:
+        figures["capture.packets_per_s_swing"] = (max(inner) - min(inner)) / max(inner)
     return figures
 
 
