@@ -103,6 +103,19 @@ def test_a_request_stands_beside_the_connections_up_as_it_began(tmp_path: Path) 
     assert rows == [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 2)]
 
 
+def test_response_times_are_told_by_the_connections_up(tmp_path: Path) -> None:
+    # Each of 40 connections begins a second after the one before, asks once, and stays until 100.
+    first = [(10.0 + number, number, 1, 1e5 * (number + 1)) for number in range(40)]
+    log(tmp_path / "records", [*first, *((100.0, number, 2, 1e5) for number in range(40))])
+    timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
+    steps = timelines.read_by_connections(tmp_path, 3)
+    assert len(steps) == timelines.STEPS
+    assert (steps[0].requests, steps[0].connections) == (2, 1.5)
+    assert sum(each.requests for each in steps) == 80
+    assert [each.connections for each in steps] == sorted(each.connections for each in steps)
+    assert timelines.read_by_connections(tmp_path, 4) == []
+
+
 def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp_path: Path) -> None:
     """As its seconds do: with a warm-up of 10 s a request stood 10 s away from them."""
     log(tmp_path / "records", [(11.0, 1, 1, 1e6), (13.0, 1, 2, 5e5)])

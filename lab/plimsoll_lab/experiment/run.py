@@ -18,6 +18,7 @@ from plimsoll_lab.hosts.binary import binary_digest, binary_version
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError, NoHost
+from plimsoll_lab.stats.growth import last_over_line
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Attempt, Json, TrialRecord
 from plimsoll_lab.store.run_record import (
@@ -31,10 +32,10 @@ from plimsoll_lab.store.run_record import (
     SuiteRecord,
 )
 from plimsoll_lab.store.search_record import SearchSettingsRecord
-from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.store.timelines import read_by_connections, write_timelines
 from plimsoll_lab.suite.drawn import Quantity, quantity
 from plimsoll_lab.suite.expand import contender_path
-from plimsoll_lab.suite.figures import CAPACITY, capacity_figure, figures_of
+from plimsoll_lab.suite.figures import CAPACITY, LAST_OVER_LINE, capacity_figure, figures_of
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_far_off
@@ -258,8 +259,16 @@ def _measure(
     outputs = Outputs(captures=captures, records=records, notify=events.publish)
     trial = run_trial(testbed, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
+    trial = _with_growth(folder, trial)
     folder.write_trial(trial)
     return trial
+
+
+def _with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
+    """The figure that is told of the table of requests."""
+    steps = read_by_connections(folder.path, trial.number)
+    ratio = last_over_line([(each.connections, each.response_time_us) for each in steps])
+    return trial if ratio is None else replace(trial, figures={**trial.figures, LAST_OVER_LINE: ratio})
 
 
 def nothing_works(now: Sequence[TrialRecord], points: Sequence[Point]) -> bool:

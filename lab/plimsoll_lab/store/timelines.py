@@ -21,6 +21,8 @@ from plimsoll_lab.store.records import Json, TrialRecord
 
 REQUESTS_KEPT = 200_000
 """Requests of a trial that are kept; of more, this many are drawn, each as likely as any other."""
+STEPS = 20
+"""Steps of the number of connections up, by which response times are told."""
 DIGITS = 4
 LINE_MOST = 2**20
 """Bytes of a line of a part's file, at most: a hundred times a line about one second."""
@@ -62,6 +64,18 @@ class Client:
     """Connect call until usable, of the connection of the last sequence."""
     exchange_us: float
     """The service times of the last sequence, together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """The requests that began with about so many connections up."""
+
+    connections: float
+    """How many, on average."""
+    response_time_us: float
+    """Their mean response time."""
+    requests: int
+    """How many requests."""
 
 
 def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
@@ -166,6 +180,31 @@ def read_clients(run: Path, trial: int) -> list[Client]:
         Client(success=success, failures=failures, connect_us=connect, exchange_us=exchange)
         for success, failures, connect, exchange in rows
     ]
+
+
+def read_by_connections(run: Path, trial: int) -> list[Step]:
+    """The response times of a trial by the connections up as each request began, in twentieths of
+    the most that ever were; empty where requests were not logged.
+    """
+    import duckdb  # noqa: PLC0415
+
+    path = run / "requests" / f"{trial:0{DIGITS}d}.parquet"
+    if not path.is_file():
+        return []
+    with duckdb.connect() as database:
+        database.execute(f"CREATE VIEW log AS SELECT * FROM '{_quoted(path)}'")
+        told = {name for name, *_ in database.execute("DESCRIBE log").fetchall()}
+        where = "WHERE phase = 'window' AND outcome = 'ok'" if {"phase", "outcome"} <= told else ""
+        rows = database.execute(_BY_CONNECTIONS.format(steps=STEPS, where=where)).fetchall()
+    return [Step(connections=up, response_time_us=mean, requests=count) for _, up, mean, count in rows]
+
+
+_BY_CONNECTIONS = """
+WITH kept AS (SELECT CAST(connections_up AS BIGINT) AS up, response_time_us FROM log {where})
+SELECT (up - 1) * {steps} // (SELECT max(up) FROM kept) AS step,
+    avg(up), avg(response_time_us), count(*)
+FROM kept GROUP BY step ORDER BY step
+"""
 
 
 def _captured(trial: TrialRecord) -> Iterator[Row]:

@@ -48,7 +48,9 @@ def _counts(stem: str, better: Literal["higher", "lower"], **parts: str) -> tupl
 
 
 def _sequence_times(part: str, words: str) -> tuple[Figure, ...]:
-    """Tcpbenchmark's four figures of one time, and how much it varies: over the clients that succeeded, a sample each."""
+    """Tcpbenchmark's four figures of one time, and how much it varies: over the clients that
+    succeeded, a sample each.
+    """
     stem = f"tcpbenchmark.{part}_time_s"
     seconds = {"total": "total", "average": "average", "max": "maximum"}
     return (
@@ -61,10 +63,17 @@ def _sequence_times(part: str, words: str) -> tuple[Figure, ...]:
     )
 
 
+LAST_OVER_LINE = "response_time_with_last_connections"
+"""How many times longer responses take with the last tenth of the connections up than the straight
+line through the others says; of a suite that logs its requests."""
+
 _LOAD: tuple[Figure, ...] = (
     Figure(name="completed_rate", label="completed rate", unit="per_s", better="higher"),
     Figure(name="offered_rate", label="offered rate", unit="per_s", better="higher"),
     *_times("response_time_us", "response time"),
+    Figure(
+        name=LAST_OVER_LINE, label="response time with the last connections, over a line", unit="ratio", better="lower"
+    ),
     *_times("service_time_us", "service time"),
     *_times("establishment_time_us", "establishment time"),
     *_times("transmission_time_us", "transmission time"),
