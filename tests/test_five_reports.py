@@ -1,10 +1,18 @@
-"""The chapter of the five reports names what proves each row: every name stands for something."""
+"""The chapter of the five reports names what proves each row, and every name stands for something;
+the suites say what the documents do of points that there are.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from plimsoll_lab.suite.claims import settings_of
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_file
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTER = ROOT / "docs" / "five-reports.md"
@@ -69,3 +77,14 @@ def test_a_name_that_no_test_has_is_found_out() -> None:
 def test_the_list_of_cases_has_all_24() -> None:
     rows = re.findall(r"^\| (\d+) \| ", CHAPTER.read_text(encoding="utf-8"), re.MULTILINE)
     assert [int(row) for row in rows] == list(range(1, 25))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "suites").glob("*.toml")), ids=lambda file: file.stem)
+def test_what_a_document_says_is_said_of_one_point_of_its_suite(file: Path) -> None:
+    suite = read_file(file)
+    settings = [point.setting for point in expand(suite, seed=1).points if not point.control]
+    places = [(each.figure, each.at) for each in suite.references]
+    places += [(each.name, place) for each in suite.claims for place in settings_of(each)]
+    for what, place in places:
+        here = [each for each in settings if all(each.get(path) == value for path, value in place.items())]
+        assert len(here) == 1, f"{what}: {place} is {len(here)} points"
