@@ -205,6 +205,18 @@ def test_a_change_replaces_a_setting_or_a_whole_axis() -> None:
     assert len(points.trials) == 3
 
 
+def test_a_change_replaces_what_points_say_and_makes_one_of_those_that_it_makes_alike() -> None:
+    """A case of epoll-scaling with a number of clients of one's own kept the suite's number."""
+    text = GOOD + '[[point]]\nname = "a"\n"load.connections" = 3\n"load.size" = "1B"\n'
+    text += '[[point]]\n"load.connections" = 4\n[[point]]\n"load.connections" = 5\n'
+    points = plan(text, load__connections=7).points
+    assert [(point.setting.get("point"), point.load["connections"]) for point in points] == [("a", 7), (None, 7)]
+    both = text + '[matrix]\n"load.connections" = [1, 2]\n'
+    assert len(plan(both, load__connections=7).points) == 2
+    with pytest.raises(SuiteError, match="the same point is listed twice"):
+        plan(text.replace("= 5", "= 4"), load__size="1KB")
+
+
 def test_only_keeps_some_points_and_their_numbers() -> None:
     text = GOOD + '[matrix]\n"server.model" = ["poll", "epoll", "uring"]\n'
     kept = expand(suite(text), seed=1, only={"server.model": ["uring"]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll_lab.suite.contenders import CONTENDER
+from plimsoll_lab.suite.contenders import CONTENDER, POINT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.settings import Value
@@ -11,7 +11,9 @@ from plimsoll_lab.suite.whole_path import check_change
 
 
 def apply_change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
-    """Apply one `--set`: an axis of the matrix is replaced by the one value."""
+    """Apply one `--set`: an axis of the matrix is replaced by the one value, and so is what a
+    [[point]] says.
+    """
     table, _, key = path.partition(".")
     if not key and path != "capture":
         raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
@@ -21,6 +23,9 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
         replaced = check_change(path, matrix)
     except SuiteError as refusal:
         raise SuiteError(f"{source}: {refusal}") from None
+    for point in as_tables(tables.get(POINT, []), refusal=f"{source}: {not_tables(POINT)}"):
+        if path in point:
+            point[path] = as_toml(value)
     if path in matrix:
         matrix[path] = [value]
         return

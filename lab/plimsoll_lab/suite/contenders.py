@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from plimsoll_lab.suite import keys
 from plimsoll_lab.suite.errors import SuiteError
@@ -49,9 +49,9 @@ def check_path(path: str, *, where: str, source: str) -> None:
         )
 
 
-def read_points(raw: object, *, source: str) -> tuple[Settings, ...]:
+def read_points(raw: object, *, source: str, changed: Collection[str] = ()) -> tuple[Settings, ...]:
     """[[point]]: the settings of one point each, by dotted path; a name, where it has one, under
-    `point`.
+    `point`. Those that a change has made alike are one point.
     """
     refusal = f"{source}: point: not a list of tables; write [[point]] above the settings of each"
     points: list[Settings] = []
@@ -70,7 +70,7 @@ def read_points(raw: object, *, source: str) -> tuple[Settings, ...]:
             settings[path] = as_setting(value, f"{source}: {where} {path}")
         if settings.keys() <= {POINT}:
             raise SuiteError(f'{source}: {where}: it sets nothing; write such as "load.connections" = 3000')
-        if settings in points:
+        if settings in points and not settings.keys() & set(changed):
             raise SuiteError(f"{source}: {where}: the same point is listed twice; repetitions belong to [run] repeat")
         points.append(settings)
     return tuple(points)

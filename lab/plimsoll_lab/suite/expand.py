@@ -90,12 +90,14 @@ def _settings(suite: Suite) -> list[Settings | None]:
     single = [{**contender, **point} for contender in named for point in suite.single_points]
     cells = [_in_words(each) for each in found if each is not None]
     for place, each in enumerate(single):
-        if _in_words(each) in cells:
+        if _in_words(each) not in cells:
+            cells.append(_in_words(each))
+            found.append(each)
+        elif not each.keys() & set(suite.lines.changed):
             words = ", ".join(f"{path}={value}" for path, value in _in_words(each).items())
             number = 1 + place % len(suite.single_points)
             why = f"{words} is a cell of the matrix too; repetitions belong to [run] repeat"
             raise SuiteError(f"{suite.source}: [[point]] {number}: {why}")
-    found += single
     paths = dict.fromkeys((CONTENDER, POINT, *(path for each in found if each is not None for path in each)))
     return [each and {path: each[path] for path in paths if path in each} for each in found]
 

@@ -21,7 +21,7 @@ from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import apply_fast
 from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
 from plimsoll_lab.suite.keys import EXCLUDE, RUN, TOP, VERDICT
-from plimsoll_lab.suite.lines import naming_line, read_lines
+from plimsoll_lab.suite.lines import Lines, naming_line, read_lines
 from plimsoll_lab.suite.placement import read_place, read_roles
 from plimsoll_lab.suite.search import check_search, read_search
 from plimsoll_lab.suite.settings import Settings, Value
@@ -69,10 +69,10 @@ def read_text(
         for path, value in (changes or {}).items():
             apply_change(tables, path, value, source=source)
         _refuse_unknown_tables(tables, source=source)
-        return replace(_typed(tables, text, source=source, directory=directory), lines=lines)
+        return _typed(tables, text, lines, source=source, directory=directory)
 
 
-def _typed(tables: dict[str, object], text: str, *, source: str, directory: str) -> Suite:
+def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, directory: str) -> Suite:
     """A suite of the tables that hold in the end."""
     contenders = _read_contenders(tables, source=source)
     if contenders:
@@ -97,7 +97,7 @@ def _typed(tables: dict[str, object], text: str, *, source: str, directory: str)
         capture=_switch(tables, "capture", source=source),
         processes=_switch(tables, "processes", source=source),
         contenders=contenders,
-        single_points=read_points(tables.get("point", []), source=source),
+        single_points=read_points(tables.get("point", []), source=source, changed=lines.changed),
         expectations=tuple(
             read_expectation(figure, condition, source=source)
             for figure, condition in _flat(_table(tables, "expect", source=source)).items()
@@ -105,6 +105,7 @@ def _typed(tables: dict[str, object], text: str, *, source: str, directory: str)
         references=read_references(tables.get("reference", []), source=source),
         claims=read_claims(tables.get("claim", []), source=source),
         drawn=read_drawn(tables.get("chart", []), source=source),
+        lines=lines,
     )
     exclude = _table(tables, "matrix", source=source).get("exclude", [])
     suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, source=source))
