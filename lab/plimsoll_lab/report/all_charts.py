@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.analysis.by_connections import climbs
 from plimsoll_lab.analysis.clients import Strip, strips
 from plimsoll_lab.analysis.distributions import Distribution, distributions
 from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.packets import Traffic, traffic
 from plimsoll_lab.analysis.percentiles import Curve, curves
 from plimsoll_lab.report import capacity_picture, gate_picture
+from plimsoll_lab.report.by_connections import climb_charts
 from plimsoll_lab.report.charts import charts, rows
 from plimsoll_lab.report.clients import strip_charts
 from plimsoll_lab.report.distribution_charts import distribution_charts, shown
@@ -59,6 +61,8 @@ class AllCharts:
     """The clients of each point, by setting."""
     clients: Mapping[str, Described]
     """Charts of clients."""
+    by_connections: Mapping[str, Described]
+    """Charts of response times by the connections up."""
     traffic: Mapping[str, Sequence[Traffic]]
     """Of the captures, by setting."""
     packets: Mapping[str, Described]
@@ -94,13 +98,14 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
     timed = timeline_charts(over_time, layout)
     told_of = {} if run.search is not None else strips(run, folder.path, trials)
     clients = strip_charts(told_of, layout)
+    by_connections = {} if run.search is not None else climb_charts(climbs(run, folder.path, trials), layout)
     captured = {} if run.search is not None else traffic(run, trials)
     packets = packet_charts(captured, layout)
     specs = {chart.name: chart.spec for chart in charts(run, summary)} | knee_charts(summary.knees, trials, layout)
     specs |= {} if first is None else {HEADLINE: first.spec}
     specs |= {
         name: each.spec
-        for described in (percentiles, distributed, timed, clients, packets)
+        for described in (percentiles, distributed, timed, clients, by_connections, packets)
         for name, each in described.items()
     }
     return AllCharts(
@@ -116,6 +121,7 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
         timelines=timed,
         strips=told_of,
         clients=clients,
+        by_connections=by_connections,
         traffic=captured,
         packets=packets,
     )

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import (
+    by_connections,
     clients,
     distribution_charts,
     documents,
@@ -150,6 +151,7 @@ def _sections(
         *(measured[name] for name in ("response", "rate") if name in measured),
         timelines.section(run, drawn.courses, drawn.timelines, stills),
         clients.section(drawn.strips, drawn.clients, stills),
+        by_connections.section(drawn.by_connections, stills),
         *(measured[name] for name in ("efficiency", "more") if name in measured),
         packets.section(drawn.traffic, drawn.packets, stills, layout),
         knees_section(summary.knees, made, stills),

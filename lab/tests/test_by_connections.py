@@ -1,0 +1,56 @@
+"""Response times by the connections up, from a request log to the page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from made_records import stored_run
+
+from plimsoll_lab.analysis.by_connections import climbs
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.by_connections import climb_charts
+from plimsoll_lab.report.encoding import layout_of
+from plimsoll_lab.report.page import render_page
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.timelines import write_timelines
+
+HEAD = "time,connection,request,bytes,response_time_us,phase,outcome\n"
+
+
+def stored(path: Path, connections: int) -> RunFolder:
+    """Two models; each connection begins a second after the one before, and waits as long as it has
+    predecessors.
+    """
+    folder = stored_run(path, ("epoll", "threads"))
+    for trial in folder.read_trials():
+        records = folder.records(trial.number)
+        first = [f"{10 + n + n / 100},{n},1,64,{n * 1e4},window,ok\n" for n in range(1, connections + 1)]
+        last = [f"{99 + n / 100},{n},2,64,10.0,window,timeout\n" for n in range(1, connections + 1)]
+        (records / "load.request_log.csv").write_text(HEAD + "".join(first + last))
+        write_timelines(folder.path, records, trial)
+    return folder
+
+
+def test_the_page_draws_response_times_by_the_connections_up(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "runs" / "0001", 40)
+    run = folder.read_run()
+    found = climbs(run, folder.path, folder.read_trials())
+    (here,) = found.values()
+    assert [climb.contender for climb in here] == ["epoll", "threads"]
+    assert [step.requests for step in here[0].steps] == [2] * 20, "those without an answer have no response time"
+    (chart,) = climb_charts(found, layout_of(run)).values()
+    # As plain data, whose types a test need not know.
+    drawn = json.loads(json.dumps(chart.spec))["data"]["values"]
+    assert len(drawn) == 40
+    assert (drawn[0]["connections"], drawn[0]["ms"]) == (1.5, 15.0)
+    assert [cell.text for cell in chart.data.rows[0]] == ["epoll", "15.0 ms", "115 ms", "215 ms", "295 ms", "395 ms"]
+    page = render_page(folder, summarise_run(folder))
+    assert 'data-chart="by-connections-0"' in page
+    assert "Response time by connections" in page
+
+
+def test_where_all_requests_began_with_one_number_of_connections_nothing_is_drawn(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "runs" / "0001", 1)
+    assert climbs(folder.read_run(), folder.path, folder.read_trials()) == {}
+    assert "Response time by connections" not in render_page(folder, summarise_run(folder))
