@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import ENVIRONMENT, LabError
@@ -75,16 +76,16 @@ def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
 
 def in_seconds(summary: Json | None) -> Json | None:
     """The summary of a capture; of a long one with an interval a second."""
-    if summary is None or summary.get("interval_s") != STEP_S:
+    steps, size = (summary or {}).get("interval"), round(1 / STEP_S)
+    if summary is None or summary.get("interval_s") != STEP_S or not isinstance(steps, list):
         return summary
-    steps, size = list(summary.get("interval") or ()), round(1 / STEP_S)
     if len(steps) * STEP_S < LONG_S:
         return summary
     seconds = [_sum(steps[place : place + size]) for place in range(0, len(steps), size)]
     return summary | {"interval_s": 1.0, "interval": seconds}
 
 
-def _sum(steps: Sequence[Json]) -> Json:
+def _sum(steps: Sequence[Mapping[str, Any]]) -> Json:
     """The counts of several intervals together."""
     found: Json = {}
     for key in dict.fromkeys(key for step in steps for key in step):
