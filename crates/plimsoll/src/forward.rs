@@ -28,7 +28,7 @@ Examples:
   plimsoll forward 127.0.0.1:7000=192.0.2.10:80
   plimsoll forward '*:8443=[2001:db8::1]:443' unix:/run/a.sock=127.0.0.1:5432
   plimsoll forward '*:20000-20100=192.0.2.7'              a range of ports, each to the same port there
-  plimsoll forward --config forward.toml --check          say whether the table is whole, and end
+  plimsoll forward --config forward.toml --check          say whether the table is valid, and end
   plimsoll forward --config forward.toml --upgrade        take over from the one that runs, or start
   plimsoll forward --config forward.toml --watch          read it anew whenever it changes (SIGHUP does too)
   plimsoll forward --table port_fwd_table.config          port_fwd's file, or rinetd.conf")]
@@ -52,25 +52,25 @@ pub(crate) struct Arguments {
     /// Read the table from a file of port_fwd (PORT=ADDRESS|PORT) or of rinetd.
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Read the table, say whether it is whole, and end.
+    /// Read the table, say whether it is valid, and end.
     #[arg(long)]
     check: bool,
     /// Event loops [default: one a CPU].
     #[arg(long, visible_alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How workers come by connections: single (one worker), handoff (one thread accepts for all),
+    /// How workers get connections: single (one worker), handoff (one thread accepts for all),
     /// exclusive (shared listeners) or reuseport (a listener for each worker) [default:
     /// exclusive, or single for one worker].
     #[arg(long, value_name = "STRATEGY", hide_possible_values = true)]
     #[arg(value_parser = named(&Strategy::ALL, Strategy::name))]
     accept: Option<Strategy>,
-    /// How long connections may go on when told to stop.
+    /// How long connections may go on after SIGTERM or SIGINT.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = units::seconds)]
     drain: Duration,
     /// Read the table anew whenever its file changes.
     #[arg(long)]
     watch: bool,
-    /// Go on as this user once listeners and logs are open. A reload can open then only what that
+    /// Run as this user once listeners and logs are open. A reload can open then only what that
     /// user may [default: the user that starts it].
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -221,7 +221,7 @@ fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
     plimsoll_forward::check(&table).map_err(told)?;
     table.notes.iter().for_each(|note| say(note));
     let checked = Checked { event: "checked", rules };
-    arguments.output.print_result(&checked, || format!("the table is whole: {rules} listeners"));
+    arguments.output.print_result(&checked, || format!("the table is valid: {rules} listeners"));
     Ok(ExitCode::SUCCESS)
 }
 

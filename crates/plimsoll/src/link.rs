@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     /// The devices, switches and links, in TOML or JSON.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Who carries: our own emulator over TAP devices, or the kernel's bridges, with its htb and
-    /// netem where a link is shaped.
+    /// What delivers the packets: our own emulator over TAP devices, or the kernel's bridges, with
+    /// its htb and netem where a link is shaped.
     #[arg(long, value_enum, default_value = "tap")]
     backend: Backend,
     /// Print the counts so far this often [default: at the end alone].

@@ -114,7 +114,7 @@ struct Common {
     /// Burn this much CPU time for each reply, to saturate on purpose.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::seconds)]
     work: Duration,
-    /// How long connections may finish what is under way when told to stop.
+    /// How long connections may finish what is under way after SIGTERM or SIGINT.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::seconds)]
     drain: Duration,
     /// Write a CSV row for each closed connection.
