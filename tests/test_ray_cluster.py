@@ -143,7 +143,7 @@ def test_a_cluster_that_asks_nobody_for_a_token_is_not_joined(tmp_path: Path) ->
     with open_cluster(1, RAY_AUTH_MODE="disabled") as open_to_all:
         done = run(open_to_all, tmp_path, SUITE + ONCE)
     assert done.returncode == 5
-    assert "accepts clients without a token, so whoever reaches it can run programs there" in done.stderr
+    assert "accepts clients without a token, so anyone who reaches it can run programs there" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -51,7 +51,7 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (LinkWindow(silent=True), "said nothing"),
         (network(late=20), None),
         (network(late=21), "were late for 21 of 10000 packets during the window, and nothing says when"),
-        (network(unread=2), "lost 2 packets that they were to carry during the window, and nothing says when"),
+        (network(unread=2), "lost 2 packets that they should have delivered during the window, and nothing says when"),
     ],
 )
 def test_only_faults_of_an_unknown_moment_spoil_a_trial(seen: LinkWindow | None, said: str | None) -> None:

@@ -130,7 +130,7 @@ def test_wrk_has_other_units_and_no_correction(tmp_path: Path) -> None:
 
 
 def test_a_distribution_needs_its_unit_and_its_duration(tmp_path: Path) -> None:
-    with pytest.raises(ForeignFileError, match="does not tell its unit"):
+    with pytest.raises(ForeignFileError, match="does not name its unit"):
         read(tmp_path, HGRM)
     found = read(tmp_path, HGRM, unit="ms")
     assert times(found) | {"count": 1000, "p50": 2000, "p90": 5000, "p99": 9000, "max": 20_000} == times(found)

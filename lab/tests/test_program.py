@@ -275,7 +275,7 @@ def test_an_expectation_of_what_the_generator_doubts_is_not_judged_and_says_so(l
     assert [point["outcome"] for point in told["points"]] == ["ok", "ok"]
     (said,) = (each for each in told["warnings"] if each["code"] == "expectation_not_judged")
     assert (said["trials"], said["severity"]) == (4, "widens")
-    assert "does not tell response_time_us.p99_99, so nobody knows whether it is < 1us" in said["message"]
+    assert "lacks response_time_us.p99_99, so it is unknown whether it is < 1us" in said["message"]
 
 
 def test_what_the_binary_refuses_is_refused_before_the_first_trial(lab: Lab, tmp_path: Path) -> None:

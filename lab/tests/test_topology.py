@@ -59,7 +59,7 @@ def test_each_direction_of_a_link_may_be_another() -> None:
     ("ends", "said"),
     [
         ([("h1", "x1")], "'x1' is no host"),
-        ([("h1", "s1"), ("h1", "s2")], "h1 stands in 2 links"),
+        ([("h1", "s1"), ("h1", "s2")], "h1 is in 2 links"),
         ([("s1", "s2"), ("s2", "s3"), ("s3", "s1")], "closes a loop"),
         ([("h251", "s1")], "'h251' is no host"),
     ],

@@ -237,7 +237,7 @@ fn notify(state: &str) {
         Ok(())
     });
     if let Err(error) = told {
-        say(&format!("the service manager cannot be told {state} by {}: {error}", path.display()));
+        say(&format!("the service manager cannot be sent {state} by {}: {error}", path.display()));
     }
 }
 

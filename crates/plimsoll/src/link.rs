@@ -236,7 +236,7 @@ fn sentence(report: &Report) -> String {
              of its namespaces"
         ),
         Report::Disturbance { from_unix_s, to_unix_s, late_frames: 0, lost_frames, .. } => format!(
-            "the links lost {lost_frames} packets that they were to carry in {}; ease the load of this machine",
+            "the links lost {lost_frames} packets that they should have delivered in {}; ease the load of this machine",
             units::write_duration(Duration::from_secs_f64((to_unix_s - from_unix_s).max(0.0)))
         ),
         Report::Disturbance { from_unix_s, to_unix_s, late_frames, lost_frames, worst_us } => format!(

@@ -249,7 +249,7 @@ fn positive(text: &str) -> Result<Duration, String> {
 
 fn at_least_one(text: &str) -> Result<u64, String> {
     match units::count(text) {
-        Ok(0) => Err("a server without connections serves nobody; write a count of at least 1".to_owned()),
+        Ok(0) => Err("a server needs at least one connection; write a count of at least 1".to_owned()),
         outcome => outcome.map_err(|error| error.to_string()),
     }
 }

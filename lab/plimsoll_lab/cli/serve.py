@@ -41,7 +41,7 @@ def _serve(options: argparse.Namespace) -> int:
     host, port = _address(options.listen)
     if not ipaddress.ip_address(host).is_loopback and not options.allow_host:
         raise LabError(
-            f"--listen {options.listen} is open to other machines, and whoever reaches it reads every run: "
+            f"--listen {options.listen} is open to other machines, and anyone who reaches it can read every run: "
             "name the host that they may use with --allow-host NAME, or listen on 127.0.0.1",
             exit_code=USAGE,
         )

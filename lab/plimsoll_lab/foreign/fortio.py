@@ -152,6 +152,6 @@ _INTERPOLATED = ResultWarning(
 )
 _NO_FAILURES = ResultWarning(
     code="failures_unknown",
-    message="the file does not tell how many requests failed",
+    message="the file does not say how many requests failed",
     remedy="use a newer fortio, which writes ErrorsDurationHistogram",
 )

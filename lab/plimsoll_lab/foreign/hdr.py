@@ -135,7 +135,7 @@ def read_log(text: str, path: Path, options: Options) -> Result:
 def _factor(unit: str | None, path: Path) -> float:
     """Microseconds in the unit of a file."""
     if unit is None:
-        raise ForeignFileError(path, "such a file does not tell its unit: add --unit ns, us, ms or s")
+        raise ForeignFileError(path, "such a file does not name its unit: add --unit ns, us, ms or s")
     return UNITS_US[unit]
 
 
@@ -216,6 +216,6 @@ _ROWS = ResultWarning(
 )
 _NO_RATE = ResultWarning(
     code="rate_unknown",
-    message="the file does not tell how long the measurement lasted, so no rate can be computed",
+    message="the file does not say how long the measurement lasted, so no rate can be computed",
     remedy="state it with --duration 30s",
 )

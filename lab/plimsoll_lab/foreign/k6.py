@@ -188,7 +188,7 @@ def _summary(completed: int, failed: int | None, elapsed_s: float, times: Mappin
 
 _NO_FAILURES = ResultWarning(
     code="failures_unknown",
-    message="the file does not tell how many requests failed",
+    message="the file does not say how many requests failed",
     remedy="use a newer k6, which has the metric http_req_failed",
 )
 _NO_P99 = ResultWarning(

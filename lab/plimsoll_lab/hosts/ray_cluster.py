@@ -252,8 +252,8 @@ class RayCluster:
         if refused is None or not _is_about_tokens(refused):
             seen = "" if refused is None else f" ({refused})"
             raise LabError(
-                f"the Ray cluster at {self.address} accepts clients without a token{seen}, so whoever reaches it can "
-                "run programs there; start every node of it with RAY_AUTH_MODE=token and the same token "
+                f"the Ray cluster at {self.address} accepts clients without a token{seen}, so anyone who reaches it "
+                "can run programs there; start every node of it with RAY_AUTH_MODE=token and the same token "
                 "(ray get-auth-token --generate)",
                 exit_code=ENVIRONMENT,
             )
@@ -363,7 +363,7 @@ def _refuse_without_token() -> None:
     mode = os.environ.get("RAY_AUTH_MODE")
     if mode != "token":
         raise LabError(
-            f"--hosts ray: RAY_AUTH_MODE is {mode or 'not set'}, and without a token whoever reaches a cluster runs "
+            f"--hosts ray: RAY_AUTH_MODE is {mode or 'not set'}, and without a token anyone who reaches a cluster runs "
             "programs on it; set RAY_AUTH_MODE=token here and wherever Ray is started (docs/cluster.md)",
             exit_code=ENVIRONMENT,
         )

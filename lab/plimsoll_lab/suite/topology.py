@@ -182,7 +182,7 @@ def join(links: Sequence[Link], *, addresses: int = 1, backend: str = "tap") -> 
     for host in hosts:
         count = sum(host in link.ends for link in links)
         if count > 1:
-            raise SuiteError(f"[[network.link]] ends: {host} stands in {count} links; a host has one: join by a switch")
+            raise SuiteError(f"[[network.link]] ends: {host} is in {count} links; a host has one: join by a switch")
     _refuse_loops(links)
     return Topology(hosts=hosts, switches=switches, links=tuple(links), addresses=addresses, backend=backend)
 

@@ -66,7 +66,8 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
         lost <= LOST_TOLERATED * requests and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)
     ):
         return None
-    fault = f"lost {lost} packets that they were to carry" if lost else f"were late for {late} of {delivered} packets"
+    lost_text = f"lost {lost} packets that they should have delivered"
+    fault = lost_text if lost else f"were late for {late} of {delivered} packets"
     return f"the links {fault} during the window, and nothing says when"
 
 
@@ -258,7 +259,7 @@ def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
         return [
             ResultWarning(
                 code="links_lost",
-                message=f"the links lost {lost} packets that they were to carry, {when}",
+                message=f"the links lost {lost} packets that they should have delivered, {when}",
                 remedy=(
                     "a lighter load, or a machine with more CPUs; where the kernel carries the links, "
                     "net.core.netdev_max_backlog bounds the packets that wait for a CPU"

@@ -42,7 +42,7 @@ def unjudged(suite: Suite, is_known: Callable[[str], bool]) -> tuple[ResultWarni
     return tuple(
         ResultWarning(
             code="expectation_not_judged",
-            message=f"the trial does not tell {each.figure}, so nobody knows whether it is {each.text} ([expect])",
+            message=f"the trial lacks {each.figure}, so it is unknown whether it is {each.text} ([expect])",
             remedy="use a quieter machine or a lighter load: the generator or the emulator of the links was late",
         )
         for each in suite.expectations

@@ -44,7 +44,7 @@ pub enum MergeError {
     },
     /// The generators did not run at one time.
     #[error(
-        "nobody measured for {gap_s:.3} s between two windows, so the records are not of one load; start the \
+        "no generator measured for {gap_s:.3} s between two windows, so the records are not of one load; start the \
          generators together (--start-at, --await-start), or report them one by one"
     )]
     Apart {

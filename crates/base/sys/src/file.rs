@@ -58,7 +58,7 @@ fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
 /// What to do about an error of [`append`] or [`create`], or of writing to what they return.
 pub fn write_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ENXIO) => "nobody reads this FIFO: start its reader first",
+        Some(libc::ENXIO) => "this FIFO has no reader: start its reader first",
         Some(libc::ENOSPC | libc::EDQUOT) => "make room on its disk, or name a file on another one",
         _ => "name a file in a folder that you can write to",
     }

@@ -219,7 +219,7 @@ fn names(devices: &[String], switches: &[String]) -> Result<HashMap<String, End>
         }
         if ends.insert(name.clone(), end).is_some() {
             return Err(ConfigError::Value(format!(
-                "`{name}` stands twice among devices and switches; give each its own name"
+                "`{name}` is named twice among devices and switches; give each its own name"
             )));
         }
     }
@@ -311,7 +311,7 @@ fn check_devices(devices: &[String], links: &[Link]) -> Result<(), ConfigError> 
         let count = links.iter().flat_map(|link| link.ends).filter(|end| *end == End::Device(number)).count();
         if count != 1 {
             return Err(ConfigError::Value(format!(
-                "device `{name}` stands in {count} links; a device has one: join further links by a switch"
+                "device `{name}` is in {count} links; a device has one: join further links by a switch"
             )));
         }
     }

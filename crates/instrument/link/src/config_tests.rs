@@ -71,8 +71,8 @@ fn a_mistake_is_refused_with_what_is_wrong_and_what_to_write() {
         (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "order": "free"}]}"#, "without `jitter`"),
         (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "reverse": {"queue": 9}}]}"#, "a - b, reverse"),
         (r#"{"devices": ["a"], "links": [{"ends": ["a", "s1"]}]}"#, "`s1` is neither in `devices` nor in `switches`"),
-        (r#"{"devices": ["a", "a"], "links": []}"#, "stands twice"),
-        (r#"{"devices": ["a"], "links": []}"#, "stands in 0 links"),
+        (r#"{"devices": ["a", "a"], "links": []}"#, "named twice"),
+        (r#"{"devices": ["a"], "links": []}"#, "is in 0 links"),
         (r#"{"devices": ["a/b"], "links": []}"#, "cannot name an interface"),
         (r#"{"devices": ["sixteen-letters-"], "links": []}"#, "cannot name an interface"),
         (

@@ -119,7 +119,7 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         ("failed", connections.failed),
         ("reopened", connections.reopened),
         ("ended idle", connections.ended_idle),
-        ("ended by bytes that nobody asked for", connections.unrequested),
+        ("ended by unrequested bytes", connections.unrequested),
     ];
     let extra: Vec<String> = extra
         .iter()

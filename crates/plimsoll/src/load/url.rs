@@ -101,7 +101,7 @@ fn split_authority(authority: &str) -> Result<(&str, &str), &'static str> {
     if let Some(rest) = authority.strip_prefix('[') {
         let Some((host, after)) = rest.split_once(']') else { return Err("its bracket is not closed") };
         if host.parse::<Ipv6Addr>().is_err() {
-            return Err("what stands in brackets is no IPv6 address");
+            return Err("the text in brackets is no IPv6 address");
         }
         return match after.strip_prefix(':') {
             Some(port) => Ok((host, port)),
@@ -111,7 +111,7 @@ fn split_authority(authority: &str) -> Result<(&str, &str), &'static str> {
     }
     let (host, port) = authority.split_once(':').unwrap_or((authority, ""));
     if port.contains(':') {
-        return Err("an IPv6 address stands in brackets, such as http://[::1]:8000/");
+        return Err("an IPv6 address needs brackets, such as http://[::1]:8000/");
     }
     if host.is_empty() {
         return Err("it names no host");
@@ -186,8 +186,8 @@ mod tests {
             ("http://:80/x", "names no host"),
             ("http://u:p@h/", "do not belong in it"),
             ("http://h/a b", "write %20"),
-            ("http://::1:8000/", "stands in brackets, such as http://[::1]:8000/"),
-            ("http://::1/", "stands in brackets"),
+            ("http://::1:8000/", "needs brackets, such as http://[::1]:8000/"),
+            ("http://::1/", "needs brackets"),
             ("http://[::1:8000/", "is not closed"),
             ("http://[h]/", "no IPv6 address"),
             ("http://[::1]8000/", "only a port"),

@@ -89,7 +89,7 @@ fn a_record_to_a_fifo_that_nobody_reads_is_refused() {
     let folder = Folder::new();
     let fifo = text_of(&folder.path("log.fifo"));
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
-    let words = [fifo.as_str(), "nobody reads this FIFO"];
+    let words = [fifo.as_str(), "this FIFO has no reader"];
     assert_refused(&["serve", "echo", "--listen", "127.0.0.1:0", "--connection-log", &fifo], 1, &words);
     assert_refused(&["capture", "-i", "lo", "-w", &fifo], 1, &words);
     for flag in ["--request-log", "--timeseries", "--hdr"] {

@@ -91,7 +91,7 @@ fn a_start_that_has_passed_means_now_and_is_told() {
 #[test]
 fn without_a_start_to_come_it_ends_with_the_reason() {
     for engine in ["epoll", "threads"] {
-        for (given, says) in [("", "nobody is left to give it"), ("176", "nobody is left"), ("soon\n", "'soon' is no")]
+        for (given, says) in [("", "standard input ended"), ("176", "standard input ended"), ("soon\n", "'soon' is no")]
         {
             let mut held = Held::start(echo(), &format!("--engine {engine} -c 3 -d 10m"));
             held.give(given);

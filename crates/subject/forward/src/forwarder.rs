@@ -178,7 +178,7 @@ impl Upgrade {
         };
         if let Err(error) = predecessor.release() {
             say(&format!(
-                "the process that this one takes over from cannot be told: {error}; stop it if it still runs"
+                "the process that this one takes over from cannot be sent a message: {error}; stop it if it still runs"
             ));
         }
         let entrance = Entrance::replace(&path);

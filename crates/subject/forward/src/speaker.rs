@@ -85,7 +85,7 @@ impl Shared {
             drop(waiting);
             say(&sentence);
             if dropped > 0 {
-                say(&format!("{dropped} sentences were dropped, as nobody read those before: read standard error"));
+                say(&format!("{dropped} messages were dropped, as standard error was not read"));
             }
             waiting = self.lock();
             waiting.speaks = false;
@@ -112,7 +112,7 @@ mod tests {
         (0..2 * MOST).for_each(|number| say(&number.to_string()));
         let said: Vec<String> = (0..=MOST).map_while(|_| heard.recv().ok()).collect();
         assert_eq!(said[0], "0");
-        let told = said.iter().find(|sentence| sentence.contains("sentences were dropped")).expect("some were dropped");
+        let told = said.iter().find(|sentence| sentence.contains("messages were dropped")).expect("some were dropped");
         let dropped: usize = told.split(' ').next().and_then(|count| count.parse().ok()).expect("a count");
         assert!((MOST - 1..=MOST).contains(&dropped), "{told}");
         drop(heard);

@@ -153,7 +153,7 @@ impl Acceptor<'_> {
             self.state.notify_once(
                 "spawn",
                 &format!(
-                    "accepting pauses, as nobody can be found for a connection: {error}; raise `ulimit -u` or \
+                    "accepting pauses, as no thread or process can be started: {error}; raise `ulimit -u` or \
                      kernel.pid_max"
                 ),
             );

@@ -60,7 +60,7 @@ pub enum RunError {
     },
     /// Nobody is left to give the start.
     #[error(
-        "--await-start: standard input ended before it gave the instant to start at, so nobody is left to give it; \
+        "--await-start: standard input ended before it gave the instant to start at; \
          keep it open, and write a line to it such as 1763800000.25, in seconds since 1970"
     )]
     StartGone,

@@ -127,7 +127,7 @@ pub(super) fn refused(cell: &Cell) -> Run {
 pub(super) fn measure(cell: &Cell) -> Measured {
     for _ in 0..100 {
         let measured = attempt(cell);
-        if !measured.run.stderr.contains("nobody measured") {
+        if !measured.run.stderr.contains("no generator measured") {
             return measured;
         }
     }

@@ -261,7 +261,9 @@ impl<'a> Reader<'a> {
             }
         }
         if from.is_empty() {
-            return Err(self.fault(value, "`accept_proxy` believes nobody; list whom in `from`, or leave it out"));
+            return Err(
+                self.fault(value, "`accept_proxy` has an empty `from`; list the proxies there, or leave it out")
+            );
         }
         Ok(from)
     }
@@ -388,7 +390,7 @@ send_timeout = "10s"
             ("limit = { connections = 0 }", "at least 1"),
             ("send_proxy = true", "must be a string"),
             ("send_proxy = \"v3\"", "write v1 or v2"),
-            ("accept_proxy = { from = [] }", "believes nobody"),
+            ("accept_proxy = { from = [] }", "has an empty `from`"),
             ("allowed = []", "`allowed` means nothing here"),
         ] {
             let text = format!("[forward.\"*:1\"]\nto = \"192.0.2.1:1\"\n{line}\n");
