@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use plimsoll_load::config::Config;
-use plimsoll_load::doubt;
 use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::record::{Records, Sequence};
 use plimsoll_load::run;
 use plimsoll_load::secure::Secure;
+use plimsoll_load::warnings;
 use plimsoll_measure::summary::Summary;
 use plimsoll_sys::signal::Signal;
 use serde::Serialize;
@@ -102,7 +102,7 @@ fn carry_out<P: Protocol>(
     live.finish();
     // The threads that write the records end when their last sender is dropped.
     config.records = Records::default();
-    let summary = doubt::summarise(&config, &outcome);
+    let summary = warnings::summarise(&config, &outcome);
     let percentiles = summary.clone();
     let code = conclude(summary, outcome.interrupted, &outcome.sequences, &config, common, size);
     // The records are brought to their end whatever became of the summary.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
 use plimsoll_load::config::{Config, Opening, Pace, Part, StopCondition};
-use plimsoll_load::doubt;
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
+use plimsoll_load::warnings;
 use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::{Summary, Warning};
@@ -73,7 +73,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let mut summary = merge(&records, windows)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
-    doubt::judge_together(&mut summary, config);
+    warnings::judge_together(&mut summary, config);
     summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);
     Ok(Forked { summary, interrupted })
 }
@@ -128,7 +128,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
         let Some(protocol) = protocol.take() else { return 1 };
         let mut told = Told(File::from(writer));
         let Ok(outcome) = run::run(config, protocol, &mut told) else { return 1 };
-        let summary = doubt::summarise(config, &outcome);
+        let summary = warnings::summarise(config, &outcome);
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
         i32::from(writeln!(told.0, "{line}").is_err())
     })?;

@@ -5,7 +5,7 @@ use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_measure::times::{ReadFigure, TIMES_FIGURES, TimesSummary};
 
 use crate::config::{Config, Engine};
-use crate::doubt::words::{percent, time, warning};
+use crate::warnings::text::{percent, time, warning};
 
 /// From this share of a percentile of the response time on, that percentile is the generator's more
 /// than the server's.

@@ -8,14 +8,16 @@ use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
 use plimsoll_measure::units::{three_digits, write_duration};
 
 use crate::config::{Config, Pace, StopCondition};
-use crate::doubt::lateness::{LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness};
-use crate::doubt::words::{percent, time, warning};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
+use crate::warnings::lateness::{
+    LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness,
+};
+use crate::warnings::text::{percent, time, warning};
 
 mod lateness;
-mod words;
+mod text;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not
 /// ask for, the server was not asked for.
