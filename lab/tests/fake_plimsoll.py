@@ -4,7 +4,7 @@ listens.
 It measures nothing: its figures are drawn around a constant for each model. What it is honest about
 is the contract: a ready line, window events as they happen, a summary, and totals on SIGTERM. The
 environment variable FAKE selects a misfortune: `server_dies`, `never_ready`, `generator_limited`,
-`no_summary`, `doubts`, `hang`, `hangs_when_marked` (from when the file MARK exists).
+`no_summary`, `doubtful_figure`, `hang`, `hangs_when_marked` (from when the file MARK exists).
 """
 
 import json
@@ -97,7 +97,7 @@ def load() -> None:
         requests={"scheduled": 100, "completed": 100, "failed": 0, "timed_out": 0, "in_flight": 0, "unsent": 0},
         errors={}, connections={"requested": connections, "established": int(established), "failed": 0},
         statuses={"200": 100} if sys.argv[2] == "http" else {},
-        doubted=["response_time_us.p99_99"] if FAKE == "doubts" else [],
+        doubted=["response_time_us.p99_99"] if FAKE == "doubtful_figure" else [],
         establishment_time_us=times, response_time_us=times,
         generator={"cpu_cores": 0.3, "cpu_us_per_request": 6.0, "busiest_thread_cpu_cores": 0.2, "threads": 2},
     )  # fmt: skip

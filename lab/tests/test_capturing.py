@@ -37,7 +37,7 @@ def record_of(process: Ended) -> Json:
     return Capture(host, cast("Process", process), Path("captures/0001.pcapng")).stop()
 
 
-def test_a_whole_capture_has_its_summary_and_no_doubt() -> None:
+def test_a_whole_capture_has_its_summary_and_no_warning() -> None:
     record = record_of(Ended(0, "", packets=9))
     assert cast("Json", record["summary"])["packets"] == 9
     assert "partial" not in record

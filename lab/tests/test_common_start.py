@@ -115,8 +115,8 @@ def test_generators_of_a_window_of_stated_length_wait_for_one_another_where_they
     assert may_wait(load) is waits
 
 
-@pytest.mark.parametrize(("opened", "doubted"), [(10.005, False), (10.1, True), (10.5, False)])
-def test_windows_that_opened_a_little_apart_are_a_doubt(opened: float, *, doubted: bool) -> None:
+@pytest.mark.parametrize(("opened", "warned"), [(10.005, False), (10.1, True), (10.5, False)])
+def test_windows_that_opened_a_little_apart_are_a_warning(opened: float, *, warned: bool) -> None:
     """A tenth is for the merged summary to tell; a tenth of a second of two is none of it."""
     one, other = generator("load"), generator("load-2")
     for each, at in ((one, 10.0), (other, opened)):
@@ -125,8 +125,8 @@ def test_windows_that_opened_a_little_apart_are_a_doubt(opened: float, *, doubte
         # A busy machine noticed one much later than it was.
         each.window = {"window_opened": at, "window_closed": at + 2.0 + 0.2 * (each is other)}
     found = apart_warnings([one, other])
-    assert [each.code for each in found] == (["windows_apart"] if doubted else [])
-    if doubted:
+    assert [each.code for each in found] == (["windows_apart"] if warned else [])
+    if warned:
         assert "together for 1.900 s of 2.100 s" in found[0].message
     told = windows_record([one, other])
     assert told["start_spread_s"] == pytest.approx(opened - 10.0)

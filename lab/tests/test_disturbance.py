@@ -74,7 +74,7 @@ def test_losses_are_told() -> None:
     assert "lost 7 packets" in warning.message
 
 
-def test_losses_that_nobody_can_count_are_a_doubt() -> None:
+def test_losses_without_a_count_are_a_warning() -> None:
     uncounted = network().model_copy(update={"drops_unknown": ("h1-eth0", "h2-eth0")})
     (warning,) = network_warnings(uncounted)
     assert warning.code == "losses_unknown"
@@ -334,7 +334,7 @@ def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() ->
     )
 
 
-def test_moments_are_a_doubt_with_the_worst_of_them() -> None:
+def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:
     assert network_warnings(network()) == []
     (warning,) = network_warnings(network(late=5, moments=2))
     assert warning.code == "link_disturbed"

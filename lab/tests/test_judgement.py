@@ -149,7 +149,7 @@ LATE_TAIL = GOOD_LOAD | {
 VALID_TAIL = LATE_TAIL | {"valid": True, "warnings": [], "doubted": [*TAIL, "response_time_us.mean"]}
 
 
-def test_what_a_generator_that_kept_up_doubts_is_untold_too() -> None:
+def test_doubtful_figures_of_a_generator_that_kept_up_are_left_out_too() -> None:
     judgement = judge(but(load_summary=VALID_TAIL))
     assert (judgement.outcome, judgement.untold) == ("ok", (*TAIL, "response_time_us.mean"))
 
@@ -225,13 +225,13 @@ def test_a_limit_of_the_server_goes_before_a_late_generator() -> None:
     assert judge(seen).outcome == "hard_limit"
 
 
-def test_doubts_about_the_machine_are_data_with_a_remedy() -> None:
+def test_warnings_about_the_machine_are_data_with_a_remedy() -> None:
     warnings = judge(but(foreign_cores=0.8, steal_cores=0.5, lag_s=0.2)).warnings
     assert [warning.code for warning in warnings] == ["machine_busy", "steal", "late_sample"]
     assert all(warning.message and warning.remedy for warning in warnings)
 
 
-def test_a_few_failed_requests_are_a_doubt() -> None:
+def test_a_few_failed_requests_are_a_warning() -> None:
     summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
     judgement = judge(but(load_summary=summary))
     assert judgement.outcome == "ok"

@@ -266,12 +266,12 @@ def test_a_status_without_answers_is_a_count_of_0_to_an_expectation(lab: Lab, tm
     assert told["points"][0]["figures"]["statuses.404"]["median"] == 0
 
 
-def test_an_expectation_of_what_the_generator_doubts_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
+def test_an_expectation_of_a_doubtful_figure_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
     expected = "[expect]\n" + '"response_time_us.p99_99" = "< 1us"\n'
     (tmp_path / "named.toml").write_text(NAMED.replace("[expect]\n", expected))
     failed = summary_of(lab("run", "named.toml", "--json", "--fast").stdout)
     assert [point["outcome"] for point in failed["points"]] == ["failed", "failed"]
-    told = summary_of(lab("run", "named.toml", "--json", "--fast", FAKE="doubts").stdout)
+    told = summary_of(lab("run", "named.toml", "--json", "--fast", FAKE="doubtful_figure").stdout)
     assert [point["outcome"] for point in told["points"]] == ["ok", "ok"]
     (said,) = (each for each in told["warnings"] if each["code"] == "expectation_not_judged")
     assert (said["trials"], said["severity"]) == (4, "widens")

@@ -194,9 +194,9 @@ impl ConnectionEvent {
     }
 }
 
-/// An interrupted run says so. Fewer connections than asked for are a failure. Doubt comes before a
-/// missed limit, as an invalid figure neither meets nor misses one. No answer that was asked for is
-/// a failure, unless a limit says so more exactly.
+/// The exit code of a run. Invalid comes before a missed limit, as an invalid figure neither meets
+/// nor misses a limit. Fewer connections than asked for are a failure. So is a run without an
+/// answer, unless a limit is missed, which says it more exactly.
 pub(crate) fn exit_code(summary: &Summary, interrupted: Option<Signal>) -> ExitCode {
     if let Some(signal) = interrupted {
         // The shell's convention for a program that a signal ended.

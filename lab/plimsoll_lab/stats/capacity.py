@@ -353,7 +353,7 @@ def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None
 
     A line through the excess over the logarithm of the load says how far the excess moves with the
     load; the residuals say how far it moves without. A trial weighs as much as it is long, as the
-    variance of a mean falls with its length. Infinite where the line does not rise beyond doubt.
+    variance of a mean falls with its length. Infinite where the slope may be zero.
     """
     if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - a line needs two
         return None

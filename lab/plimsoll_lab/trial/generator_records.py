@@ -14,8 +14,8 @@ from plimsoll_lab.trial.events import last_event
 from plimsoll_lab.trial.generators import Generator
 
 APART_TOLERATED, APART_TOLD = 0.01, 0.1
-"""The part of the common window in which not every generator measured: above the first it is a
-doubt, from about the second on the merged summary has one (crates/base/measure/src/merge.rs)."""
+"""The part of the common window in which not every generator measured: above the first the lab
+warns, from about the second on the merged summary does (crates/base/measure/src/merge.rs)."""
 
 
 MERGE_S = 60.0
@@ -115,8 +115,8 @@ def _merge(binary: str, summaries: Sequence[Json]) -> tuple[Json | None, str | N
 
 
 def apart_warnings(generators: Sequence[Generator]) -> list[ResultWarning]:
-    """A doubt about windows of one length that did not open together: their rate counts time in
-    which some of them were not measured.
+    """The warning of windows of one length that did not open together: their rate counts time in
+    which some generators did not measure.
     """
     timed = [_own_window(each) for each in generators if each.measured and "--duration" in each.command]
     opened, closed = ([each[end] for each in timed if end in each] for end in ("opened_unix_s", "closed_unix_s"))

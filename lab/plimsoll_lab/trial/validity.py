@@ -98,7 +98,7 @@ class Observation:
     unmerged: str | None = None
     """Why the summaries of several generators are not one; None where they are."""
     warnings: tuple[ResultWarning, ...] = ()
-    """Doubts that others have raised."""
+    """Warnings of other parts of the trial."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -160,7 +160,7 @@ fn union(records: &[Summary], windows: Windows) -> Result<(Window, f64), MergeEr
     Ok((union, longest.max(union.closed_unix_s - union.opened_unix_s)))
 }
 
-/// The doubt about windows that have little in common.
+/// The warning of windows that overlap little.
 fn uncommon(records: &[Summary], elapsed_s: f64) -> Option<Warning> {
     let opened = records.iter().map(|record| record.window.opened_unix_s).fold(f64::MIN, f64::max);
     let closed = records.iter().map(|record| record.window.closed_unix_s).fold(f64::MAX, f64::min);
@@ -172,8 +172,8 @@ fn uncommon(records: &[Summary], elapsed_s: f64) -> Option<Warning> {
     })
 }
 
-/// The doubt about generators that drew from one seed: their requests come together, or are of one
-/// payload, where they were to be independent.
+/// The warning of generators that share a seed: they send at the same instants, or the same
+/// payload, although they should be independent.
 fn alike(records: &[Summary]) -> Option<Warning> {
     let drawn = |number: usize| records[..number].iter().flat_map(|record| &record.seeds);
     let twice = |number: &usize| records[*number].seeds.iter().find(|seed| drawn(*number).any(|other| other == *seed));

@@ -137,7 +137,7 @@ pub struct Window {
     pub closed_unix_s: f64,
 }
 
-/// A doubt about the figures, or what explains them.
+/// A reason to mistrust the figures, or what explains them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// Its name, for programs.

@@ -1,5 +1,5 @@
-//! What speaks against a result: doubts with their evidence and a remedy. Those that mean that the
-//! generator or the machine was the limit make the result invalid.
+//! The summary of a run, and its warnings: reasons to mistrust it, each with its evidence and its
+//! remedy. A warning that the generator or the machine was the limit makes the result invalid.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -37,7 +37,7 @@ const START_LAG_NOTICED: f64 = 0.01;
 /// A start later than this is not a timer's or a scheduler's doing on an idle machine.
 const START_LAG_LEAST: Duration = Duration::from_millis(10);
 
-/// What a run amounts to, doubts included.
+/// The summary of a run, with its warnings.
 pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let mut summary = Summary::of(&outcome.window, &outcome.warm_up, &outcome.connections, outcome.elapsed);
     let opened_unix_s = outcome.opened_unix_ns as f64 / 1e9;
@@ -81,9 +81,9 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     let saturated = saturation(cores(outcome.busiest_work), cores(all_work), usable_cpus(config));
     summary.doubted = doubted_figures(&summary);
     summary.valid = saturated.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
-    let doubts = [
+    let warnings = [
         saturated,
-        late.map(|(doubt, _)| doubt),
+        late.map(|(warning, _)| warning),
         allowed_lag(&summary),
         late_stamps(&summary),
         late_start(outcome),
@@ -98,7 +98,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         few_samples(&summary),
         interruption(&summary),
     ];
-    summary.warnings = doubts.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
+    summary.warnings = warnings.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
     summary
 }
 
@@ -106,9 +106,9 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
 /// CPU together, and have few samples or enough.
 pub fn judge_together(summary: &mut Summary, config: &Config) {
     let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
-    if let Some(doubt) = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told) {
+    if let Some(warning) = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told) {
         summary.valid = false;
-        summary.warnings.push(doubt);
+        summary.warnings.push(warning);
     }
     summary.warnings.extend(few_samples(summary));
 }
@@ -337,7 +337,7 @@ fn complaint(complaint: &Complaint) -> Warning {
     )
 }
 
-/// The doubt about percentiles that few requests lie beyond.
+/// The warning of percentiles that few requests lie beyond.
 fn few_samples(summary: &Summary) -> Option<Warning> {
     let count = summary.response_time_us.count;
     (count > 0 && count < 100 * SAMPLES_BEYOND).then(|| {

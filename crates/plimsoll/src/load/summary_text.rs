@@ -24,7 +24,7 @@ pub(super) fn write(out: &mut impl Write, summary: &Summary, config: &Config, pa
     }
     writeln!(out)?;
     generator(out, summary)?;
-    doubts(out, summary, paint)
+    judgement(out, summary, paint)
 }
 
 /// What became of one connection.
@@ -209,7 +209,7 @@ fn generator(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     )
 }
 
-fn doubts(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
+fn judgement(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
     for limit in &summary.limits {
         let verdict = if limit.met { "met".to_owned() } else { paint.alarm("missed") };
         writeln!(out, "limit          {}: {verdict}", limit.limit)?;

@@ -34,8 +34,8 @@ fn counts_are_exact_over_all_processes() {
     assert_eq!(events, ["window_opened", "window_closed", "summary"]);
     let few = fork(echo(), "-n 3 -c 10");
     assert_eq!((few.count("requests.completed"), few.count("connections.requested")), (3, 3));
-    let doubts = few.warnings().into_iter().filter(|code| *code == "few_samples").count();
-    assert_eq!(doubts, 1, "of all of them together: {}", few.summary());
+    let warned = few.warnings().into_iter().filter(|code| *code == "few_samples").count();
+    assert_eq!(warned, 1, "of all of them together: {}", few.summary());
     let enough = fork(echo(), "-n 1000 -c 10");
     assert!(!enough.warnings().contains(&"few_samples"), "each process has fewer: {}", enough.summary());
 }

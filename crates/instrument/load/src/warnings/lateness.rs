@@ -51,7 +51,7 @@ fn largest_share(
 }
 
 /// The figures of the response time of which the generator's own lag makes up half or more: they
-/// are its own more than the server's. Those that are not named stand.
+/// say more about the generator than about the server.
 pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
     let allowed = summary.generator.max_lag_us.unwrap_or_default();
@@ -65,7 +65,7 @@ pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
     own.map(|(name, _)| format!("response_time_us.{name}")).collect()
 }
 
-/// The doubt about the generator's own lateness, and whether it makes the result invalid.
+/// The warning of the generator's own lateness, and whether it makes the result invalid.
 pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
     let allowed = summary.generator.max_lag_us.unwrap_or_default();

@@ -1,11 +1,11 @@
-//! How doubts are said.
+//! The text of warnings.
 
 use std::time::Duration;
 
 use plimsoll_measure::summary::Warning;
 use plimsoll_measure::units::{three_digits, write_duration};
 
-/// A doubt, with what was seen and what to do about it.
+/// A warning: what was seen, and what to do about it.
 pub(super) fn warning(code: &str, message: String, remedy: &str) -> Warning {
     Warning { code: code.to_owned(), message, remedy: remedy.to_owned() }
 }
