@@ -12,11 +12,11 @@ const NEVER: u64 = u64::MAX;
 /// An instant of the run, in nanoseconds from its origin, set by the coordinator; anew where a
 /// signal, or the end of all work, comes before it.
 #[derive(Debug)]
-pub(crate) struct Moment(AtomicU64);
+pub(crate) struct SharedInstant(AtomicU64);
 
-impl Moment {
-    pub(crate) fn unset() -> Moment {
-        Moment(AtomicU64::new(NEVER))
+impl SharedInstant {
+    pub(crate) fn unset() -> SharedInstant {
+        SharedInstant(AtomicU64::new(NEVER))
     }
 
     pub(crate) fn set(&self, at: u64) {
@@ -39,12 +39,12 @@ pub(crate) struct Control {
     /// The origin, in nanoseconds since 1970.
     unix_origin: u64,
     /// From here on connections may be opened.
-    pub(crate) starts: Moment,
+    pub(crate) starts: SharedInstant,
     /// From here on requests may be sent.
-    pub(crate) gate: Moment,
+    pub(crate) gate: SharedInstant,
     /// The window.
-    pub(crate) opens: Moment,
-    pub(crate) closes: Moment,
+    pub(crate) opens: SharedInstant,
+    pub(crate) closes: SharedInstant,
     /// Requests that nobody has claimed yet.
     budget: AtomicU64,
     /// Requests of the run's count that have not ended, and the latest instant at which one did.
@@ -72,10 +72,10 @@ impl Control {
         Ok(Control {
             origin,
             unix_origin,
-            starts: Moment::unset(),
-            gate: Moment::unset(),
-            opens: Moment::unset(),
-            closes: Moment::unset(),
+            starts: SharedInstant::unset(),
+            gate: SharedInstant::unset(),
+            opens: SharedInstant::unset(),
+            closes: SharedInstant::unset(),
             budget: AtomicU64::new(unclaimed),
             outstanding: AtomicU64::new(count.unwrap_or(u64::MAX)),
             last_end: AtomicU64::new(0),
