@@ -34,7 +34,7 @@ pub(super) struct Forked {
 }
 
 /// One process, and what it has said so far and was not looked at.
-struct Member {
+struct ForkedGenerator {
     child: Child,
     pipe: Option<File>,
     said: Vec<u8>,
@@ -51,13 +51,13 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let start = config.start_at.unwrap_or_else(|| SystemTime::now() + FORK_TIME * config.connections as u32);
     // Taken by the child in its own copy of the memory; here it stays for the next.
     let mut protocol = Some(protocol);
-    let mut members = Vec::new();
+    let mut generators = Vec::new();
     for number in 0..config.connections {
         let Some(own) = part(config, number, start) else { break };
         match begin(&own, &mut protocol) {
-            Ok(member) => members.push(member),
+            Ok(generator) => generators.push(generator),
             Err(error) => {
-                members.iter().for_each(|member| process::end(member.child, End::Kill));
+                generators.iter().for_each(|generator| process::end(generator.child, End::Kill));
                 return Err(anyhow!(Environment(format!(
                     "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine \
                      epoll",
@@ -66,9 +66,9 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
             }
         }
     }
-    let interrupted = listen(&mut members, &signals, announce);
-    reap(members.len());
-    let records = members.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
+    let interrupted = listen(&mut generators, &signals, announce);
+    reap(generators.len());
+    let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let windows = if config.stop_condition.is_count() { Windows::OfOneCount } else { Windows::OfOneRun };
     let mut summary = merge(&records, windows)?;
     "fork".clone_into(&mut summary.generator.engine);
@@ -120,7 +120,7 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
     })
 }
 
-fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Result<Member> {
+fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Result<ForkedGenerator> {
     let (reader, writer) = std::io::pipe()?;
     let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
     let child = process::fork(&[writer.as_fd()], || {
@@ -132,7 +132,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
         i32::from(writeln!(told.0, "{line}").is_err())
     })?;
-    Ok(Member { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
+    Ok(ForkedGenerator { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
 }
 
 /// A child's events, told to its parent.
@@ -168,12 +168,12 @@ const CLOSED: &str = "closed";
 const PROGRESS: &str = "progress";
 
 /// Listens until every process has said all it has to say.
-fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
+fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
     let (mut interrupted, mut asked) = (None, 0);
     let (mut opened, mut closed) = (0, 0);
     let begun = Instant::now();
-    while members.iter().any(|member| member.pipe.is_some()) {
-        let pipes = members.iter().filter_map(|member| member.pipe.as_ref()).map(AsRawFd::as_raw_fd);
+    while generators.iter().any(|generator| generator.pipe.is_some()) {
+        let pipes = generators.iter().filter_map(|generator| generator.pipe.as_ref()).map(AsRawFd::as_raw_fd);
         let mut places: Vec<Place> =
             pipes.chain([signals.as_raw_fd()]).map(|descriptor| Place::new(descriptor, Interest::READ)).collect();
         if poll::wait(&mut places, None).is_err() {
@@ -184,14 +184,14 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
             // at once, and still say what they counted.
             asked += 1;
             let how = if asked > 2 { End::Kill } else { End::Finish };
-            members.iter().for_each(|member| process::end(member.child, how));
+            generators.iter().for_each(|generator| process::end(generator.child, how));
             interrupted = interrupted.or(Some(signal));
         }
         let ready = places.into_iter().map(|place| place.readable());
-        let open = members.iter_mut().filter(|member| member.pipe.is_some());
-        for member in open.zip(ready).filter(|(_, ready)| *ready).map(|(member, _)| member) {
-            for line in member.hear() {
-                match member.take(line) {
+        let open = generators.iter_mut().filter(|generator| generator.pipe.is_some());
+        for generator in open.zip(ready).filter(|(_, ready)| *ready).map(|(generator, _)| generator) {
+            for line in generator.hear() {
+                match generator.take(line) {
                     Some(OPENED) => opened += 1,
                     Some(CLOSED) => closed += 1,
                     _ => continue,
@@ -203,11 +203,11 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
         }
         let stage = match (opened, closed) {
             (0, _) => Stage::Opening,
-            (_, closed) if closed >= members.len() => Stage::Drain,
+            (_, closed) if closed >= generators.len() => Stage::Drain,
             _ => Stage::Window,
         };
-        announce.progress(&progress(members, stage, begun.elapsed()));
-        if closed == members.len() {
+        announce.progress(&progress(generators, stage, begun.elapsed()));
+        if closed == generators.len() {
             closed += 1;
             announce.window_closed(SystemTime::now());
         }
@@ -216,12 +216,12 @@ fn listen(members: &mut [Member], signals: &Signals, announce: &mut dyn Observer
 }
 
 /// Where the processes stand together.
-fn progress(members: &[Member], stage: Stage, elapsed: Duration) -> Progress {
-    let sum = |place: usize| members.iter().map(|member| member.progress[place]).sum();
+fn progress(generators: &[ForkedGenerator], stage: Stage, elapsed: Duration) -> Progress {
+    let sum = |place: usize| generators.iter().map(|generator| generator.progress[place]).sum();
     Progress { stage, elapsed, left: Duration::ZERO, connections: sum(0), completed: sum(1), failed: sum(2) }
 }
 
-impl Member {
+impl ForkedGenerator {
     /// Takes what the process has said, and returns its new lines.
     fn hear(&mut self) -> Vec<String> {
         let mut buffer = [0; 64 * 1024];
@@ -262,8 +262,8 @@ fn reap(count: usize) {
     }
 }
 
-fn record((member, number): (&Member, usize)) -> anyhow::Result<Summary> {
-    let Some(line) = &member.result else {
+fn record((generator, number): (&ForkedGenerator, usize)) -> anyhow::Result<Summary> {
+    let Some(line) = &generator.result else {
         bail!(
             "process {number} ended without a result; it may have been killed, or found no memory: look into the \
              kernel's log"
