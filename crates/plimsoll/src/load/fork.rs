@@ -126,35 +126,35 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
     let child = process::fork(&[writer.as_fd()], || {
         let Ok(writer) = writer.try_clone() else { return 1 };
         let Some(protocol) = protocol.take() else { return 1 };
-        let mut told = Told(File::from(writer));
-        let Ok(outcome) = run::run(config, protocol, &mut told) else { return 1 };
+        let mut observer = PipeObserver(File::from(writer));
+        let Ok(outcome) = run::run(config, protocol, &mut observer) else { return 1 };
         let summary = warnings::summarise(config, &outcome);
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
-        i32::from(writeln!(told.0, "{line}").is_err())
+        i32::from(writeln!(observer.0, "{line}").is_err())
     })?;
     Ok(ForkedGenerator { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
 }
 
-/// A child's events, told to its parent.
-struct Told(File);
+/// Writes a child's events into the pipe to its parent.
+struct PipeObserver(File);
 
-impl Told {
-    fn tell(&mut self, event: &str, at: SystemTime) {
+impl PipeObserver {
+    fn report(&mut self, event: &str, at: SystemTime) {
         // A parent that is gone has taken this process with it.
         let _ = writeln!(self.0, "{event} {}", unix_seconds(at));
     }
 }
 
-impl Observer for Told {
-    /// Never told: processes share no barrier, so none awaits a start.
+impl Observer for PipeObserver {
+    /// Not reported: processes share no barrier, so none awaits a start.
     fn all_up(&mut self, _: u64, _: SystemTime) {}
 
     fn window_opened(&mut self, at: SystemTime) {
-        self.tell(OPENED, at);
+        self.report(OPENED, at);
     }
 
     fn window_closed(&mut self, at: SystemTime) {
-        self.tell(CLOSED, at);
+        self.report(CLOSED, at);
     }
 
     fn progress(&mut self, progress: &Progress) {
