@@ -10,8 +10,9 @@ use rand::{Rng, RngExt};
 
 use crate::config::{Config, Recovery};
 
-/// Attempts in a row before a connection that was never up is given up, and one that was.
+/// Failed attempts in a row after which a connection that was never up is given up.
 const FIRST_ATTEMPTS: u16 = 3;
+/// Failed attempts in a row after which a connection that was up is given up.
 const ATTEMPTS: u16 = 10;
 /// The wait after the first failure; it doubles with each further one, up to the longest. Half of
 /// it is random, so that connections lost together do not come back together.

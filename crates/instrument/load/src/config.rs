@@ -43,11 +43,11 @@ pub struct Config {
     pub recovery: Recovery,
     /// What is recorded beside the summary.
     pub records: Records,
-    /// Its part among the processes that carry a load together.
+    /// Its part among the processes that share one load.
     pub part: Part,
 }
 
-/// A process's place among those that carry a load together, each its part of the rate.
+/// A process's place among those that share one load, each with its part of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its number, from 0.
@@ -61,8 +61,8 @@ impl Part {
     pub const ALONE: Part = Part { number: 0, of: 1 };
 }
 
-/// How far ahead a start may lie. One that is later was written in another unit than seconds, and
-/// would be waited for forever.
+/// How far ahead a start may lie. A later start was written in another unit than seconds, and the
+/// generator would wait for it forever.
 pub const FURTHEST_START: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Requests a second up to which one event loop sends each in time: it wakes for each that is due,
@@ -79,8 +79,8 @@ pub fn default_workers(pace: Pace, cpus: usize) -> usize {
 }
 
 impl Config {
-    /// The place in `targets` of the server that a connection goes to. Generators that carry a load
-    /// together number their connections on from one another.
+    /// The place in `targets` of the server that a connection goes to. Generators that share one
+    /// load number their connections on from one another.
     pub(crate) fn target(&self, connection: usize) -> usize {
         (self.part.number + connection) % self.targets.len()
     }
@@ -154,8 +154,8 @@ pub enum Pace {
         /// How connections that start together go on.
         phase: Phase,
     },
-    /// Requests are due at instants of their own, whatever becomes of those before; one that finds
-    /// no connection free waits for one.
+    /// Requests are due at instants of their own, whatever becomes of earlier ones. A request that
+    /// finds no connection free waits for one.
     Open {
         /// How many, over all connections.
         rate: Rate,

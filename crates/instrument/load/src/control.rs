@@ -45,7 +45,7 @@ pub(crate) struct Control {
     /// The window.
     pub(crate) opens: SharedInstant,
     pub(crate) closes: SharedInstant,
-    /// Requests that nobody has claimed yet.
+    /// Requests that no connection has claimed yet.
     budget: AtomicU64,
     /// Requests of the run's count that have not ended, and the latest instant at which one did.
     outstanding: AtomicU64,
@@ -117,7 +117,7 @@ impl Control {
             return;
         }
         let is_open = self.opens.has_come(now);
-        // The end comes first: whoever sees that the window is open sees that it is closed.
+        // The end is set first: a loop that sees the window open then also sees that it is closed.
         self.closes.set(now);
         if !is_open {
             self.opens.set(now);
@@ -230,8 +230,8 @@ fn common_instant() -> (Instant, u64) {
     (closest.1, closest.2)
 }
 
-/// What an event loop shows of its progress, once a turn. Each has a cache line pair of its own, so
-/// that showing costs no other loop anything.
+/// What an event loop shows of its progress, once a round. Each has a cache line pair of its own,
+/// so that writing it slows no other loop down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Gauge {

@@ -48,7 +48,7 @@ impl Protocol for Http {
         let request = context.sequence % self.requests[context.target].len() as u64;
         let mut reader = Reader::new(self.to_head);
         if let Some(begun) = session.begun.take() {
-            // Nobody can tell what follows from an answer: a part of a status line is not whole.
+            // A part of a status line shows nothing about the answer.
             let _ = reader.take(&begun);
         }
         Exchange { target: context.target as u32, request: request as u32, reader }

@@ -1,10 +1,10 @@
-//! What becomes of every request and connection: the one place where a run is counted. Pure: the
+//! Counts what becomes of every request and connection; nothing is counted elsewhere. Pure: the
 //! instants are arguments, in nanoseconds from the run's origin.
 //!
-//! The rule: an engine says what has happened (`due`, `sent`, `answered`, `lost`, `established`),
-//! and when; the ledger decides what is counted, in which span. A request belongs to the span in
-//! which it ends. One that is under way when the window opens is carried into it, and one that is
-//! under way when the window closes is in flight.
+//! The rule: an engine reports what has happened (`due`, `sent`, `answered`, `lost`,
+//! `established`), and when; the ledger decides what is counted, in which span. A request belongs
+//! to the span in which it ends. So a request under way when the window opens belongs to the
+//! window. A request under way when the window closes is in flight.
 
 use plimsoll_measure::tally::{Cause, Connections, Tally};
 
@@ -192,8 +192,8 @@ impl Ledger {
         self.last_begun = now;
     }
 
-    /// Open loop: a request found a connection after so long a wait, of which connections waited to
-    /// be opened again for a part.
+    /// Open loop: a request waited this long for a connection. During `backoff` of it, connections
+    /// waited to be opened again.
     pub(crate) fn waited(&mut self, wait: u64, backoff: u64) {
         self.tally.pool_wait.record_ns(wait - backoff);
         if backoff > 0 {
@@ -330,7 +330,7 @@ impl Ledger {
         }
     }
 
-    /// A connection is usable, so long after its connect call.
+    /// A connection is usable, this long after its connect call.
     pub(crate) fn established(&mut self, place: usize, first: bool, establishment: u64) {
         self.connections.establishment.record_ns(establishment);
         if first {

@@ -1,11 +1,11 @@
 //! The load generator.
 //!
-//! Three things meet here and know nothing of each other: a *protocol* (bytes to send, bytes
-//! expected: [`protocol`]), a *pace* (when requests are due: [`config::Pace`]) and an *engine* (how
-//! sockets are driven: [`config::Engine`]). A coordinator ([`run`]) opens and closes the window;
-//! what was counted in it becomes the summary, and what speaks against it a warning ([`warnings`]).
+//! It combines three independent parts: a *protocol* (bytes to send, bytes expected:
+//! [`protocol`]), a *pace* (when requests are due: [`config::Pace`]) and an *engine* (how sockets
+//! are driven: [`config::Engine`]). A coordinator ([`run`]) opens and closes the window. The
+//! summary is made of what was counted in it, with the reasons to mistrust it ([`warnings`]).
 //!
-//! It must never import a server of ours: the instrument does not know what it measures.
+//! It must never import a server of ours, so that no fault is on both sides of a measurement.
 #![forbid(unsafe_code)]
 
 mod backoff;

@@ -6,11 +6,11 @@ use plimsoll_measure::tally::Cause;
 
 /// A protocol, with the messages of one run.
 pub trait Protocol: Send + Sync + 'static {
-    /// What is remembered of a connection from request to request. It stands in every connection's
-    /// slot: what is large is boxed.
+    /// What is kept of a connection from request to request. Every connection's slot has one, so
+    /// large parts are boxed.
     type Session: Default + Send;
 
-    /// What is remembered of a request under way; the same goes for it.
+    /// What is kept of a request under way, in the slot as well.
     type Exchange: Default + Send;
 
     /// Whether the time from send to last byte is reported as transmission time.
@@ -96,7 +96,7 @@ pub enum Reply {
     Complete {
         /// The payload bytes it brought.
         payload: u64,
-        /// Whether the connection carries another request.
+        /// Whether the connection can be used for another request.
         keep: bool,
         /// Its status, where answers have one, or 0. From 400 on the request has failed, and the
         /// connection is none the worse.

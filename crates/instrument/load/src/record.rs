@@ -153,7 +153,7 @@ impl Second {
     }
 }
 
-/// What became of one connection. Its *sequence* is the requests it has to carry in a row
+/// What became of one connection. Its *sequence* is the requests that it has to complete in a row
 /// (`--each`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sequence {
@@ -169,7 +169,7 @@ pub struct Sequence {
     pub failed_requests: u64,
     /// Requests completed, those of broken sequences included.
     pub completed: u64,
-    /// Connect call until usable, of the connection that carried the last sequence.
+    /// Connect call until usable, of the connection of the last sequence.
     pub connect_ns: u64,
     /// Sum of the service times of the last sequence.
     pub exchange_ns: u64,
@@ -182,7 +182,7 @@ pub(crate) struct Recorder {
     unix_origin: u64,
     batch: Vec<Row>,
     second: Second,
-    /// Since when the second's part under way lasts, and the last instant that was told, in
+    /// When the current part of the second began, and the last instant that was reported, in
     /// nanoseconds from the run's origin.
     since: u64,
     now: u64,

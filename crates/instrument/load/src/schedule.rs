@@ -2,7 +2,7 @@
 //!
 //! A loop, or a thread, with a free connection takes the next arrival and sends it when it is due.
 //! So no request waits in one loop while another loop has a connection free, and the instants do
-//! not depend on the number of loops. What nobody takes waits here: that is *pool wait*.
+//! not depend on the number of loops. A request that no loop takes waits here: that is *pool wait*.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,8 +70,8 @@ impl Schedule {
         self.lock().take(end.unwrap_or(u64::MAX))
     }
 
-    /// When the arrival is due that `before` others precede, of those that nobody has taken; none
-    /// before the schedule begins, and none that falls due at `end` or later.
+    /// When the arrival is due that comes after `before` other arrivals that no loop has taken.
+    /// `None` before the schedule begins, and if it falls due at `end` or later.
     pub(crate) fn look_ahead(&self, before: usize, end: Option<u64>) -> Option<u64> {
         self.lock().look_ahead(before).filter(|at| *at < end.unwrap_or(u64::MAX))
     }

@@ -1,4 +1,4 @@
-//! TLS under any protocol, by rustls: it turns bytes into bytes and knows no socket, so it is a
+//! TLS under any protocol, by rustls: it turns bytes into bytes without a socket, so it is a
 //! protocol around a protocol.
 
 mod complaints;
@@ -37,7 +37,7 @@ pub struct Secure<P> {
 pub struct Security {
     /// Which certificates are believed.
     pub trust: Trust,
-    /// The client's own certificate, with those that lead to its authority, and its key.
+    /// The client's own certificate, with the chain to its authority, and its key.
     pub identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     /// Whether a connection may resume the session of an earlier one, which costs the server less
     /// than a full handshake.
@@ -47,7 +47,7 @@ pub struct Security {
 /// Which certificates are believed.
 #[derive(Clone, Debug)]
 pub enum Trust {
-    /// Those that these vouch for.
+    /// Certificates that these authorities signed.
     Roots(Arc<RootCertStore>),
     /// Any.
     Anyone,

@@ -1,4 +1,4 @@
-//! Random streams that are independent by construction: one seed, split by the path of who draws.
+//! Random streams that are independent by construction: one seed, split by the path of its user.
 //!
 //! Sums such as `seed + loop` make the streams of neighbouring seeds equal: loop 1 of seed 1 draws
 //! what loop 0 of seed 2 draws. Here each part of the path is mixed into the state by a generator

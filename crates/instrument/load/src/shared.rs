@@ -25,16 +25,16 @@ pub(crate) struct Shared<P> {
 }
 
 impl<P> Shared<P> {
-    /// How many connections are those of the table of this number. They are dealt to tables in
-    /// turn, so that each has its share of every target.
+    /// How many connections the table of this number has. Connections are assigned to tables in
+    /// turn, so that each table has its share of every target.
     pub(crate) fn share(&self, table: usize) -> usize {
         let tables = self.control.gauges.len();
         (self.config.connections + tables - 1 - table) / tables
     }
 
-    /// How many requests a connection has to send before any other may send them: all of `--each`,
-    /// or the first of the run's `-n`, so that as many connections as it can employ are at work
-    /// at once. In an open loop any connection carries any request.
+    /// How many requests are reserved for a connection: all of `--each`, or one of the run's `-n`,
+    /// so that as many connections as possible are busy at once. In an open loop any connection
+    /// sends any request, and none is reserved.
     pub(crate) fn first_claim(&self, number: usize) -> u64 {
         first_claim(&self.config, number)
     }
@@ -79,7 +79,7 @@ pub(crate) struct ThreadResult {
     pub(crate) books: Option<Books>,
     /// CPU time of the loop's thread over the window.
     pub(crate) cpu: Duration,
-    /// What of it went into polling in vain, as [`Config::spin`] asks.
+    /// The part of it in which [`Config::spin`] polled and found nothing.
     pub(crate) polled: Duration,
     /// Time over the window for which the thread could have run and had no CPU.
     pub(crate) run_queue: Duration,

@@ -31,8 +31,8 @@ const OFFERED_SHARE: f64 = 0.98;
 /// Connections that could be used for less than this share of the time were not the number asked
 /// for.
 const AVAILABLE_NOTICED: f64 = 0.99;
-/// From this share of the window on, a generator that began late did not measure what those that
-/// began in time did.
+/// From this share of the window on, a generator that began late measured another load than the
+/// generators that began in time.
 const START_LAG_NOTICED: f64 = 0.01;
 /// A start later than this is not a timer's or a scheduler's doing on an idle machine.
 const START_LAG_LEAST: Duration = Duration::from_millis(10);

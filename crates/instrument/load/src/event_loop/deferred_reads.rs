@@ -27,7 +27,7 @@ impl DeferredReads {
         self.large |= bytes > MOST_BYTES;
     }
 
-    /// Whether answers may stay unread for so long.
+    /// Whether answers may stay unread for this long.
     pub(super) fn allows(&self, time: Duration) -> bool {
         self.stamped && !self.large && time <= LONGEST && !time.is_zero()
     }

@@ -1,5 +1,5 @@
-//! The bytes of one request: written and read, and what they amount to. It knows neither when
-//! requests are due nor what follows them.
+//! Writes and reads the bytes of one request. When requests are due, and what follows them, is
+//! decided elsewhere.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.write(key)
     }
 
-    /// Writes what there is room for; a further edge tells of more room.
+    /// Writes what the socket has room for; the next edge reports more room.
     pub(super) fn write(&mut self, key: Key) -> Result<(), Cause> {
         loop {
             let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };

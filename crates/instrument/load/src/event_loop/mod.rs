@@ -119,7 +119,7 @@ pub(crate) fn slot_bytes<P: Protocol, S: Sockets>() -> u64 {
     size_of::<Connection<P, S>>() as u64
 }
 
-/// One event loop and everything it alone knows.
+/// One event loop, with all state that no other loop reads.
 struct EventLoop<P: Protocol, S: Sockets> {
     shared: Arc<Shared<P>>,
     number: usize,
@@ -131,7 +131,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     ledger: Ledger,
     /// Keys whose requests are due now, in order.
     due: VecDeque<Key>,
-    /// Connections that have become usable in this turn, and those that may go on without a socket.
+    /// Connections that became usable in this round, and connections that may go on without a
+    /// socket.
     established: Vec<Key>,
     freed: Vec<Key>,
     /// Connections that are being opened, and wait for a place for their socket.
@@ -143,10 +144,10 @@ struct EventLoop<P: Protocol, S: Sockets> {
     /// Open loop: every request there was to send is sent.
     exhausted: bool,
     /// Connections whose sockets may hold more than was read, and whether the end of the stream is
-    /// among it, of which nothing else tells.
+    /// part of it: no further event reports that.
     unread: Vec<(Key, bool)>,
-    /// What was queued for the kernel since the last wait, with the instant from which it could
-    /// have gone out, if it carries a request: stamped when it is submitted.
+    /// What was queued for the kernel since the last wait. For a request, also the instant from
+    /// which it could have been sent. It is stamped when it is submitted.
     unsubmitted: Vec<(Key, Option<u64>)>,
     /// When the wait returned that reported the events under way.
     reported: u64,
@@ -291,7 +292,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for key in fired.drain(..) {
             self.fire(Key::from_raw(key));
         }
-        // After the events: of what they tell, some came about before the window closed.
+        // After the events: some of them happened before the window closed.
         self.close_window_by(self.now());
         for _ in 0..BEGIN_BATCH {
             let Some(key) = self.due.pop_front() else { break };
@@ -324,8 +325,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             self.connected(key);
             self.take_up();
-            // No other edge tells of bytes, or of the end of the stream, that came before the
-            // connect was looked at. They are read once the first request is begun, if one is due.
+            // No further edge reports bytes, or the end of the stream, that came before the connect
+            // was handled. They are read once the first request is begun, if one is due.
             if event.readable {
                 self.begin_at_once(key);
                 self.unread.push((key, event.ended));
@@ -344,7 +345,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// A request or a connect of this connection goes to the kernel. `possible` is when the request
-    /// that it carries could have gone out.
+    /// could have been sent.
     fn stamp(&mut self, key: Key, possible: Option<u64>) {
         if S::DEFERS {
             self.unsubmitted.push((key, possible));

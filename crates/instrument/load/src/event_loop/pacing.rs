@@ -92,8 +92,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// Whether the run has another request for this connection; of a counted run it is claimed now,
-    /// so that nobody thinks before a request that is never sent.
+    /// Whether the run has another request for this connection. A counted run claims it now, so
+    /// that no think time precedes a request that is never sent.
     fn may_go_on(&mut self, key: Key) -> bool {
         match self.ledger.phase() {
             record::Phase::WarmUp => return true,
@@ -104,7 +104,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         match self.shared.config.stop_condition {
             StopCondition::Time(_) => true,
             StopCondition::Each(_) => connection.left > 0,
-            // An open loop claims by arrival: any connection may carry it.
+            // An open loop claims by arrival: any connection may send it.
             StopCondition::Requests(_) if self.shared.config.pace.is_open() => !self.exhausted,
             StopCondition::Requests(_) => {
                 if connection.left == 0 && self.shared.control.claim() {
@@ -222,9 +222,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// The rest of a request cannot be written. A server that has answered before it ends the
-    /// connection has answered (RFC 9112, section 9.5), unless the end of the connection is what
-    /// would end its answer: it cannot be told from a broken one.
+    /// The rest of a request cannot be written. An answer that came before the server ended the
+    /// connection counts (RFC 9112, section 9.5). It does not if only the end of the connection
+    /// would complete it: the answer may as well be cut short.
     pub(super) fn lose_unless_answered(&mut self, key: Key, cause: Cause) {
         match self.read(key, false) {
             Received::Answered { answer, ended: false, at, .. } => self.complete(key, answer, false, false, at),

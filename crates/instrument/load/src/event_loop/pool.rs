@@ -81,8 +81,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// The request that a connection was to carry has timed out before the connection was free. It
-    /// is one of those of `--each`, but for sequences of answers in a row, which start over.
+    /// A request timed out before the connection meant for it was free. It counts as one of the
+    /// connection's `--each`, except where sequences start over after a failure.
     fn miss(&mut self, key: Key) {
         let counts = self.ledger.phase() == Phase::Window && self.shared.config.recovery == Recovery::GiveUp;
         let Some(connection) = self.slab.get_mut(key).filter(|connection| counts && connection.left > 0) else {
@@ -160,7 +160,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.pool.clear();
         let Some(due) = self.reserved.take() else { return };
         if self.shared.config.stop_condition.is_count() {
-            // Those never sent are among the ones that nobody claimed.
+            // Requests that are never sent count among the unclaimed ones.
             if due.claimed {
                 self.shared.control.give_back();
             }

@@ -1,8 +1,8 @@
-//! The seam between an event loop and the kernel's ways to move bytes. Engines differ behind it and
-//! nowhere else: what a request is, when it is due and how it is counted is the loop's alone.
+//! The interface between an event loop and the kernel's ways to move bytes. Engines differ only
+//! behind it: the loop alone decides what a request is, when it is due and how it is counted.
 //!
 //! The rule: an engine reports what has happened to a socket under its connection's key, and moves
-//! bytes when it is asked to. It must not know what the bytes mean.
+//! bytes when the loop calls it. It must not interpret the bytes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -67,7 +67,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let gate = if self.gate_passed { None } else { control.gate.get().map(until) };
         let window = if phase == record::Phase::WarmUp { control.opens.get().map(until) } else { None };
         let timer = self.wheel.wait(control.instant(now));
-        // An open loop's timers are time-outs alone, for which nobody has to be in time.
+        // An open loop's timers are time-outs alone, which may fire late.
         let (timer, due) = if self.shared.config.pace.is_open() { (timer, dispatch.map(until)) } else { (None, timer) };
         let second = self.ledger.next_record().map(until);
         let wake = [close, opening, gate, window, timer, second].into_iter().flatten().min();

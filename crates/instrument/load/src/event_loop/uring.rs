@@ -1,5 +1,4 @@
-//! io_uring(7): the kernel is told what to do and reports what it has done, for all connections
-//! with one call.
+//! io_uring(7): one call submits requests for all connections and returns their completions.
 //!
 //! The rule: a buffer or socket of a request belongs to the kernel until the request completes. So
 //! a slot of the ring's table is used again only once nothing is outstanding on it and its close

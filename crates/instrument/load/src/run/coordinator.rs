@@ -17,7 +17,7 @@ use crate::config::StopCondition;
 use crate::protocol::Protocol;
 use crate::shared::{Shared, Team, ThreadResult};
 
-/// From so many connections on, the memory they added can be told from the rest.
+/// From this number on, the memory that connections added can be separated from the rest.
 const MANY: u64 = 10_000;
 /// How long requests under way at the window's end may take to come to their own end before their
 /// connections are closed.
@@ -40,7 +40,7 @@ pub(super) struct Ends {
 /// A start that another program gives.
 struct Awaited {
     line: StartLine,
-    /// Whether the other program was told that every connection is up.
+    /// Whether `all_up` was reported to the other program.
     told: bool,
     given: Option<SystemTime>,
 }
@@ -102,9 +102,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         })
     }
 
-    /// What is known before the first connection: requests may be sent at once unless there is a
-    /// barrier, and a run of counted requests is measured from its first connect on, or from
-    /// the barrier.
+    /// Sets the instants that are known before the first connection: requests may be sent at once
+    /// unless there is a barrier, and a run of counted requests is measured from its first connect
+    /// on, or from the barrier.
     pub(super) fn set_first_moments(&mut self) {
         let Shared { config, control, .. } = &**self.shared;
         let now = control.now();

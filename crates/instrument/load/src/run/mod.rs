@@ -36,10 +36,10 @@ const RESERVED_DESCRIPTORS: usize = 64;
 /// How often progress is shown.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A run that could not be carried out.
+/// Why a run failed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The kernel refused something that the run stands on.
+    /// The kernel refused something that the run needs.
     #[error("{what}: {source}")]
     Kernel {
         /// What was asked of it.
@@ -58,7 +58,7 @@ pub enum RunError {
         /// Connections that fit.
         room: usize,
     },
-    /// Nobody is left to give the start.
+    /// Standard input ended before it gave the start.
     #[error(
         "--await-start: standard input ended before it gave the instant to start at; \
          keep it open, and write a line to it such as 1763800000.25, in seconds since 1970"
@@ -75,7 +75,7 @@ pub enum RunError {
     },
 }
 
-/// Hears of a run as it goes on.
+/// Gets the events of a run as they happen.
 pub trait Observer {
     /// Every connection is up, or has finally failed, and requests wait for a start to be given.
     /// `connections` are up.
@@ -84,11 +84,11 @@ pub trait Observer {
     fn window_opened(&mut self, at: SystemTime);
     /// The window has closed.
     fn window_closed(&mut self, at: SystemTime);
-    /// Where things stand, at least four times a second.
+    /// Reports how far the run has come, at least four times a second.
     fn progress(&mut self, progress: &Progress);
 }
 
-/// Where a run stands.
+/// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// What is going on.
@@ -146,9 +146,9 @@ pub struct Outcome {
     pub cpu: Duration,
     /// CPU time over the window of the event loop that used most.
     pub busiest_cpu: Duration,
-    /// The same without polling in vain, as [`Config::spin`] asks.
+    /// The same without the polling of [`Config::spin`] that found nothing.
     pub busiest_work: Duration,
-    /// CPU time over the window that event loops polled for in vain, all together.
+    /// CPU time over the window of polling that found nothing, of all event loops.
     pub polled: Duration,
     /// The longest that an event loop could have run over the window and had no CPU.
     pub run_queue: Duration,
@@ -187,7 +187,7 @@ impl Team for WorkerGroup<io::Result<ThreadResult>> {
     }
 }
 
-/// Carries out a run.
+/// Makes a run.
 pub fn run<P: Protocol>(config: &Config, protocol: P, observer: &mut dyn Observer) -> Result<Outcome, RunError> {
     let signals =
         Signals::take(&[Signal::Interrupt, Signal::Terminate]).map_err(kernel("signals cannot be received"))?;

@@ -1,4 +1,4 @@
-//! An open loop's requests that nobody takes, as no connection is free: they time out where they
+//! An open loop's requests that no connection takes, because none is free: they time out where they
 //! wait, in the [schedule](crate::schedule). Pure: the instants are arguments.
 
 use crate::config::{Config, StopCondition};
@@ -7,8 +7,8 @@ use crate::ledger::{Books, Ledger};
 use crate::record::{Phase, Recorder, Records};
 use crate::schedule::Schedule;
 
-/// What is counted of them. Of a counted run each belongs to whoever claims it, and nothing is
-/// counted here.
+/// The counts of these requests. In a counted run the loop that claims a request counts it, and
+/// nothing is counted here.
 pub(super) struct Untaken {
     ledger: Ledger,
     timeout: u64,
@@ -45,7 +45,7 @@ impl Untaken {
         self.ledger.shown().1
     }
 
-    /// Counts those that are left when the window has closed, and closes the books.
+    /// Counts those that are left when the window has closed, and returns the counts.
     pub(super) fn finish(mut self, end: u64, control: &Control, schedule: &Schedule) -> Option<Books> {
         if !self.counts {
             return None;

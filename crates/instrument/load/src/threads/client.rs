@@ -57,7 +57,7 @@ pub(super) struct Client<'a, P: Protocol> {
     shown: (u64, u64),
     result: ThreadResult,
     usage_at_open: Usage,
-    /// When the wait returned that reported what is read.
+    /// When the wait that reported these bytes returned.
     reported: u64,
 }
 
@@ -131,8 +131,8 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.converse(exchange, intended)
     }
 
-    /// Writes what an exchange has to say and reads what it has to hear, for at most the time-out
-    /// from `start`.
+    /// Writes the request of an exchange and reads its answer, for at most the time-out from
+    /// `start`.
     pub(super) fn converse(&mut self, mut exchange: P::Exchange, start: u64) -> End {
         let deadline = start.saturating_add(self.timeout_ns());
         loop {

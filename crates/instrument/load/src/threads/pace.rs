@@ -65,8 +65,8 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// Whether the run has another request for this connection; of a counted run it is claimed now,
-    /// so that nobody thinks before a request that is never sent.
+    /// Whether the run has another request for this connection. A counted run claims it now, so
+    /// that no think time precedes a request that is never sent.
     fn may_go_on(&mut self) -> bool {
         if self.ledger.phase() != Phase::Window {
             return !self.is_closed();
@@ -74,7 +74,7 @@ impl<P: Protocol> Client<'_, P> {
         match self.shared.config.stop_condition {
             StopCondition::Time(_) => true,
             StopCondition::Each(_) => self.left > 0,
-            // An open loop claims by arrival: any connection may carry it.
+            // An open loop claims by arrival: any connection may send it.
             StopCondition::Requests(_) if self.shared.config.pace.is_open() => true,
             StopCondition::Requests(_) => {
                 if self.left == 0 && self.shared.control.claim() {
@@ -143,8 +143,7 @@ impl<P: Protocol> Client<'_, P> {
         }
     }
 
-    /// The request that the connection was to carry has timed out before it was free: see the event
-    /// loop's.
+    /// A request timed out before the connection meant for it was free: as in the event loop.
     fn miss(&mut self) {
         let counts = self.ledger.phase() == Phase::Window && self.shared.config.recovery == Recovery::GiveUp;
         if counts && self.left > 0 {
@@ -182,8 +181,9 @@ impl<P: Protocol> Client<'_, P> {
         self.reserved.is_some()
     }
 
-    /// Carries one request `now`, due at `intended`, that could have gone out at `possible`;
-    /// whether there is more to do. Where the window opens by then, it is open.
+    /// Sends one request `now`, due at `intended`, that could have been sent at `possible`, and
+    /// waits for its answer. Returns whether there is more to do. The caller has opened the window
+    /// if it opens by `now`.
     fn carry(&mut self, intended: u64, possible: u64, now: u64) -> bool {
         if self.shared.control.closes.has_come(intended) {
             self.cross_boundaries(now);

@@ -12,7 +12,7 @@ use crate::warnings::text::{percent, time, warning};
 const LAG_SHARE_INVALID: f64 = 0.5;
 /// From this share on it is worth knowing.
 pub(super) const LAG_SHARE_NOTICED: f64 = 0.1;
-/// Timers of an idle virtual machine are so late at most; what is later has other causes.
+/// Timers of an idle virtual machine are at most this late; a longer lag has other causes.
 const LATE_TIMER_US: f64 = 200.0;
 /// A percentile that fewer samples than this lie beyond says little.
 pub(super) const SAMPLES_BEYOND: u64 = 10;
@@ -32,9 +32,9 @@ const PERCENTILES: [Percentile; 6] = [
 /// the server's, and leaves the others valid.
 const FURTHEST_THAT_INVALIDATES: u64 = 100;
 
-/// The published percentile of which this lag makes up the largest share, of those that enough
-/// samples lie beyond: its words, how many samples have one beyond it, the lag there and the share.
-/// So much of each lag was `allowed`, and is not counted.
+/// The published percentile of which this lag makes up the largest share, among the percentiles
+/// with enough samples beyond them. Returns its words, of how many samples one lies beyond it, the
+/// lag there and the share. The part of each lag that was `allowed` does not count.
 fn largest_share(
     lag: &TimesSummary,
     response: &TimesSummary,
