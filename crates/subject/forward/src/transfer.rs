@@ -59,9 +59,9 @@ const FULL_READS: u8 = 4;
 /// copied again.
 const WORTH_SPLICING: usize = 32 * 1024;
 const SMALL_TURNS: u8 = 4;
-/// What one direction may move before other connections have their turn.
+/// What one direction may move before other connections have their turn: some 70 us either way.
 const TURN_COPIED: usize = 256 * 1024;
-const TURN_SPLICED: usize = 4 * 1024 * 1024;
+const TURN_SPLICED: usize = 1024 * 1024;
 
 /// How a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,9 +114,9 @@ impl Transfer<'_> {
         meter: Option<(&Meter, Instant)>,
     ) -> TransferOutcome {
         let mut moved = 0;
-        loop {
+        let outcome = loop {
             match self.next() {
-                Step::Wait => break,
+                Step::Wait => break TransferOutcome::Waits,
                 Step::Write => self.write_held(pool),
                 Step::Tell(end) => {
                     if end == End::Clean {
@@ -126,10 +126,10 @@ impl Transfer<'_> {
                 }
                 Step::Read => {
                     if moved >= if self.channel.spliced { TURN_SPLICED } else { TURN_COPIED } {
-                        return TransferOutcome::Yields;
+                        break TransferOutcome::Yields;
                     }
                     if let Some(wait) = meter.and_then(|(meter, now)| meter.wait(now)) {
-                        return TransferOutcome::Metered(wait);
+                        break TransferOutcome::Metered(wait);
                     }
                     let before = self.direction().reads;
                     let length = if meter.is_some() { self.copy(pool, false) } else { self.read(pool) };
@@ -145,7 +145,7 @@ impl Transfer<'_> {
                     }
                 }
             }
-        }
+        };
         if self.direction().is_over() {
             self.channel.clear(pool);
         } else if self.channel.spliced && moved > 0 {
@@ -154,7 +154,7 @@ impl Transfer<'_> {
                 self.stop_splicing();
             }
         }
-        TransferOutcome::Waits
+        outcome
     }
 
     fn read(&mut self, pool: &mut Pool) -> usize {

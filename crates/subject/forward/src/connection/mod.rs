@@ -206,6 +206,8 @@ impl Connection {
                     NextTurn::Listed => Action::Yields,
                     NextTurn::Delayed => Action::Delay,
                     NextTurn::WhenReady if self.is_too_early(context.now) => Action::Delay,
+                    // What others bring in this round, which may be small, comes first.
+                    NextTurn::WhenReady if self.is_spliced() => Action::Yields,
                     NextTurn::WhenReady => self.advance(context),
                 }
             }

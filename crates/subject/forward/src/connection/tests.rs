@@ -111,6 +111,29 @@ fn a_slow_reader_is_waited_for_and_one_that_takes_nothing_is_given_up_when_the_t
 }
 
 #[test]
+fn bulk_that_arrives_waits_for_its_place_in_the_ready_list() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("", start);
+    let (piece, deadline) = (vec![7; 1 << 20], Instant::now() + 60 * SECOND);
+    while !relayed.connection.is_spliced() {
+        assert!(Instant::now() < deadline, "its reads are not full");
+        while relayed.server.write(&piece).is_ok() {}
+        relayed.connection.client.as_mut().expect("it is there").writable = true;
+        relayed.relay(start);
+        while relayed.client.read(&mut vec![0; 1 << 20]).is_ok() {}
+    }
+    while relayed.server.write(&piece).is_ok() {}
+    let before = relayed.connection.relay.progress();
+    let event = Ready { key: 0, readable: true, writable: true, ended: false };
+    let Relayed { connection, pool, writer, key, .. } = &mut relayed;
+    let mut context = Context { key: *key, pool, log: writer.log(), by: FIRST_LOOP, now: start };
+    for side in [Side::Server, Side::Client] {
+        assert!(matches!(connection.on_event(side, event, false, &mut context), Action::Yields), "{side:?}");
+    }
+    assert_eq!(connection.relay.progress(), before, "it moved bytes before others had their turn");
+}
+
+#[test]
 fn bytes_keep_a_connection_alive_past_its_idle_time_and_silence_ends_it() {
     let start = Instant::now();
     let mut relayed = Relayed::new("idle_timeout = \"10s\"", start);

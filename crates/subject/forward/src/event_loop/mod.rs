@@ -7,6 +7,7 @@
 mod accepting;
 mod connecting;
 mod pacing;
+mod ready_list;
 mod sending;
 
 use std::collections::HashMap;
@@ -28,7 +29,8 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::readiness::{Interest, Ready};
 
 use self::pacing::Delayed;
-use crate::connection::{Action, Connection, ConnectionState, Context, NextTurn};
+use self::ready_list::ReadyList;
+use crate::connection::{Action, Connection, ConnectionState, Context};
 use crate::ending::Ending;
 use crate::log::{LoopNumber, Record};
 use crate::outbox::MESSAGES;
@@ -79,7 +81,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         outcomes: Vec::with_capacity(MESSAGES),
         descriptors,
         most_pipes,
-        ready_list: Vec::new(),
+        ready_list: ReadyList::default(),
         delayed: Delayed::new(Instant::now()),
         listening: false,
         full: false,
@@ -125,8 +127,7 @@ struct EventLoop<'a> {
     /// What the table may hold.
     descriptors: usize,
     most_pipes: usize,
-    /// Keys with more to do that epoll will not report again.
-    ready_list: Vec<Key>,
+    ready_list: ReadyList,
     delayed: Delayed,
     listening: bool,
     full: bool,
@@ -152,10 +153,6 @@ impl EventLoop<'_> {
             ready.extend(wait);
             let _run_lock = self.handle.run_lock();
             self.now = Instant::now();
-            for key in std::mem::take(&mut self.ready_list) {
-                self.take_listed_turn(key);
-            }
-            self.take_delayed_turn();
             for (event, urgent) in ready.drain(..) {
                 self.dispatch(event, urgent)?;
             }
@@ -166,6 +163,9 @@ impl EventLoop<'_> {
             for key in due.drain(..) {
                 self.timed(key);
             }
+            // What events brought goes out before any bulk is moved.
+            self.send();
+            self.take_listed_turns();
             self.send();
             if self.pause.ends(self.now) && !self.full {
                 self.handle.report_room();
@@ -192,7 +192,7 @@ impl EventLoop<'_> {
             return Some(Duration::ZERO);
         }
         // A quiet loop may have waited for long: its deadlines are reckoned from now.
-        let delayed = self.delayed.until();
+        let delayed = self.delayed.until(0);
         let paused = self.pause.until().into_iter().chain(self.wait.until()).min();
         let quiet = self.wheel.is_empty() && paused.is_none() && delayed.is_none();
         let now = if quiet { self.now } else { Instant::now() };
@@ -235,21 +235,6 @@ impl EventLoop<'_> {
     /// A side of a connection is ready for something.
     fn on_event(&mut self, key: Key, side: Side, event: Ready, urgent: bool) {
         self.take_turn(key, |connection, context| connection.on_event(side, event, urgent, context));
-    }
-
-    /// Has a connection take its next turn in the next round, unless one is to come anyway.
-    fn list(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.next_turn == NextTurn::WhenReady {
-            connection.next_turn = NextTurn::Listed;
-            self.ready_list.push(key);
-        }
-    }
-
-    fn take_listed_turn(&mut self, key: Key) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.next_turn = NextTurn::WhenReady;
-        self.advance(key);
     }
 
     /// Relays what there is for one connection.

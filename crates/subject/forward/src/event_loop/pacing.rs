@@ -3,8 +3,8 @@
 //! Reading after every packet costs one wake-up per packet on both sides: together more than
 //! moving the bytes. So a connection that moves bulk gets its next turn after a delay, and no event
 //! of it counts until then. The turn reads both of its sides, and more has arrived by then. All
-//! delays end at the same moment, for which the loop wakes once. A turn that is later than that
-//! anyway is not delayed.
+//! delays end at the same moment, for which the loop wakes once, and all turns come from the ready
+//! list then. A turn that is later than that anyway is not delayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,22 +28,18 @@ const LONGEST_DELAY: Duration = Duration::from_micros(750);
 pub(super) struct Delayed {
     keys: VecDeque<u64>,
     since: Instant,
-    /// So many of them, from the front, are due and have not had their turn yet.
-    due: usize,
 }
 
 impl Delayed {
     pub(super) fn new(now: Instant) -> Delayed {
-        Delayed { keys: VecDeque::new(), since: now, due: 0 }
+        Delayed { keys: VecDeque::new(), since: now }
     }
 
-    /// When the next turn is due.
-    pub(super) fn until(&self) -> Option<Instant> {
-        match self.keys.len() {
-            0 => None,
-            _ if self.due > 0 => Some(self.since),
-            count => Some(self.since + delay_of(count)),
-        }
+    /// When all delays end, if `listed` more connections have not taken their turn since the last
+    /// ones did.
+    pub(super) fn until(&self, listed: usize) -> Option<Instant> {
+        let count = self.keys.len();
+        (count > 0).then(|| self.since + delay_of(count + listed))
     }
 
     /// Adds one whose last turn was at `active`.
@@ -54,13 +50,10 @@ impl Delayed {
         self.keys.push_back(key.to_raw());
     }
 
-    /// One whose delay is over.
-    fn next_due(&mut self, now: Instant) -> Option<Key> {
-        if self.due == 0 && self.until()? <= now {
-            (self.due, self.since) = (self.keys.len(), now);
-        }
-        self.due = self.due.checked_sub(1)?;
-        self.keys.pop_front().map(Key::from_raw)
+    /// Takes out those whose delay is over: all of them, or none.
+    fn take_due(&mut self, now: Instant, listed: usize) -> impl Iterator<Item = Key> {
+        let count = if self.until(listed).is_some_and(|until| until <= now) { self.keys.len() } else { 0 };
+        self.keys.drain(..count).map(Key::from_raw)
     }
 }
 
@@ -80,19 +73,19 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Has one whose delay is over take its turn: what other connections wait for is looked at in
-    /// between.
-    pub(super) fn take_delayed_turn(&mut self) {
-        let Some(key) = self.delayed.next_due(self.now) else { return };
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.next_turn = NextTurn::WhenReady;
-        for side in [Side::Client, Side::Server] {
-            if let Some(endpoint) = connection.endpoint(side) {
-                // There may be something, or the end: a read says.
-                endpoint.readable = true;
+    /// Adds those whose delay is over to the ready list.
+    pub(super) fn list_due(&mut self) {
+        for key in self.delayed.take_due(self.now, self.ready_list.len()) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            for side in [Side::Client, Side::Server] {
+                if let Some(endpoint) = connection.endpoint(side) {
+                    // There may be something, or the end: a read says.
+                    endpoint.readable = true;
+                }
             }
+            connection.next_turn = NextTurn::Listed;
+            self.ready_list.add(key);
         }
-        self.advance(key);
     }
 
     /// Puts off the next turn of a connection that has moved bulk. Of any other it asks for what it
@@ -141,26 +134,25 @@ mod tests {
     }
 
     #[test]
-    fn all_rest_until_the_same_moment_and_then_have_a_turn_each() {
+    fn all_delays_end_at_the_same_moment() {
         let start = Instant::now();
         let mut delayed = Delayed::new(start);
-        assert_eq!(delayed.until(), None);
+        let due = |delayed: &mut Delayed, now, listed| -> Vec<u64> {
+            delayed.take_due(now, listed).map(Key::to_raw).collect()
+        };
+        assert_eq!(delayed.until(0), None);
         delayed.add(Key::from_raw(1), start + US);
         delayed.add(Key::from_raw(2), start + 200 * US);
         let until = start + US + DELAY;
-        assert_eq!(delayed.until(), Some(until));
-        assert_eq!(delayed.next_due(until - US), None);
-        let late = until + 50 * US;
-        assert_eq!(delayed.next_due(late), Some(Key::from_raw(1)));
-        // It has had its turn, and waits again: it is not due before the second, nor within this
-        // round.
-        delayed.add(Key::from_raw(1), late);
-        assert!(delayed.until().is_some_and(|until| until <= late), "the second is due at once");
-        assert_eq!(delayed.next_due(late + US), Some(Key::from_raw(2)));
-        assert_eq!(delayed.until(), Some(late + DELAY));
-        assert_eq!(delayed.next_due(late + US), None);
-        assert_eq!(delayed.next_due(late + DELAY), Some(Key::from_raw(1)));
-        assert_eq!(delayed.until(), None);
-        assert_eq!(delayed.next_due(late + 2 * DELAY), None);
+        assert_eq!(delayed.until(0), Some(until));
+        assert!(due(&mut delayed, until - US, 0).is_empty());
+        assert!(due(&mut delayed, until, 2).is_empty(), "four of them wait longer, wherever they wait");
+        assert_eq!(due(&mut delayed, until, 0), [1, 2]);
+        assert_eq!(delayed.until(0), None);
+        // The first to wait again says when all of them do.
+        delayed.add(Key::from_raw(2), until);
+        delayed.add(Key::from_raw(1), until + 50 * US);
+        assert_eq!(delayed.until(0), Some(until + DELAY));
+        assert_eq!(due(&mut delayed, until + DELAY, 0), [2, 1]);
     }
 }
