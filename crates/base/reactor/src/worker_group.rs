@@ -128,16 +128,9 @@ impl<R: Send + 'static> WorkerGroup<R> {
         };
         // All of them at once, and none is left open for the new table to copy.
         drop((0..spare).map(|_| Event::new()).collect::<io::Result<Vec<Event>>>()?);
-        let handle = LoopHandle {
-            worker,
-            table,
-            room: Arc::clone(&room),
-            wake: Arc::clone(&wake),
-            mailbox: far.clone(),
-            shared: Arc::clone(&self.shared),
-        };
-        let body = Arc::clone(&self.body);
-        let keep = self.kept(&handle);
+        let keep = self.kept(&wake, far.as_deref());
+        let (body, shared, theirs) = (Arc::clone(&self.body), Arc::clone(&self.shared), far.clone());
+        let (handle_room, handle_wake) = (Arc::clone(&room), Arc::clone(&wake));
         let (report, unshared) = mpsc::sync_channel(0);
         let thread = thread::Builder::new().name(format!("worker {worker}.{table}")).stack_size(STACK_BYTES).spawn(
             move || {
@@ -145,14 +138,22 @@ impl<R: Send + 'static> WorkerGroup<R> {
                     None => descriptor::unshare_table(),
                     Some(keep) => descriptor::unshare_table_keeping(keep),
                 };
-                let has_table = outcome.is_ok();
-                let _ = report.send(outcome);
-                // Without a table of its own its numbers would be the coordinator's.
-                if !has_table {
-                    return None;
-                }
-                let ended = RaiseOnDrop(Arc::clone(&handle.shared));
-                let result = body(handle);
+                // A number that is this thread's to close: the first one is closed below, in the
+                // table where it was made.
+                let mailbox = outcome.and_then(|()| theirs.as_deref().map(OwnedFd::try_clone).transpose());
+                drop(theirs);
+                let mailbox = match mailbox {
+                    Ok(mailbox) => mailbox,
+                    // Without a table of its own its numbers would be the coordinator's.
+                    Err(error) => {
+                        let _ = report.send(Err(error));
+                        return None;
+                    }
+                };
+                let _ = report.send(Ok(()));
+                let ended = RaiseOnDrop(Arc::clone(&shared));
+                let (room, wake) = (handle_room, handle_wake);
+                let result = body(LoopHandle { worker, table, room, wake, mailbox, shared });
                 drop(ended);
                 Some(result)
             },
@@ -163,8 +164,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
             let _ = thread.join();
             return Err(error);
         }
-        // The thread closes its number of the far end; this table's own, which had to be open for
-        // the copy to have it, stays: one a table.
+        drop(far);
         self.threads.push(LoopThread { worker, room, wake, mailbox: near, thread });
         self.shared.workers[worker].tables.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -249,12 +249,12 @@ impl<R: Send + 'static> WorkerGroup<R> {
     }
 
     /// The numbers that a new table keeps of the coordinator's; `None` for all.
-    fn kept(&self, handle: &LoopHandle) -> Option<Vec<RawFd>> {
-        let events = [handle.wake.as_fd().as_raw_fd(), self.shared.request.as_fd().as_raw_fd()];
+    fn kept(&self, wake: &Event, mailbox: Option<&OwnedFd>) -> Option<Vec<RawFd>> {
+        let events = [wake.as_fd().as_raw_fd(), self.shared.request.as_fd().as_raw_fd()];
         match &self.table_init {
             TableInit::Copy => None,
             TableInit::Only(numbers) => Some(numbers.iter().copied().chain(events).collect()),
-            TableInit::Empty => Some(handle.mailbox().map(|end| end.as_raw_fd()).into_iter().chain(events).collect()),
+            TableInit::Empty => Some(mailbox.map(AsRawFd::as_raw_fd).into_iter().chain(events).collect()),
         }
     }
 

@@ -38,9 +38,10 @@ fn a_connection_that_a_full_table_cannot_take_keeps_its_place_until_another_take
         return;
     }
     let (_folder, config) = table_of(4);
-    // What asks whether there is room for a descriptor is the first of these calls.
+    // Of a worker's calls the first makes the end of its mailbox its own; the second asks whether
+    // there is room for a descriptor.
     for error in ["EMFILE", "ENOMEM"] {
-        let forwarder = injected("fcntl", error, 1, &["--config", &config, "--accept", "handoff", "--workers", "1"]);
+        let forwarder = injected("fcntl", error, 2, &["--config", &config, "--accept", "handoff", "--workers", "1"]);
         for _ in 0..6 {
             exchange(&mut forwarder.connect());
         }

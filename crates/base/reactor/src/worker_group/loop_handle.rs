@@ -66,7 +66,7 @@ pub struct LoopHandle {
     pub(super) table: usize,
     pub(super) room: Arc<AtomicBool>,
     pub(super) wake: Arc<Event>,
-    pub(super) mailbox: Option<Arc<OwnedFd>>,
+    pub(super) mailbox: Option<OwnedFd>,
     pub(super) shared: Arc<Shared>,
 }
 

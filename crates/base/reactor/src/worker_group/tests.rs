@@ -58,6 +58,33 @@ fn a_table_that_began_empty_has_what_its_mailbox_brings() {
 }
 
 #[test]
+fn tables_that_have_ended_take_no_message_and_leave_no_descriptor_with_the_coordinator() {
+    let outcome = thread::spawn(|| {
+        descriptor::unshare_table().expect("a table of its own, where no other test opens anything");
+        let before = descriptor::count_open();
+        let mut group = WorkerGroup::new(1, Growth::Never, |handle: LoopHandle| {
+            until("the stop", || handle.phase() == Phase::Stop);
+        })
+        .expect("an event can be made")
+        .with_table_init(TableInit::Empty);
+        for _ in 0..3 {
+            group.add_table(0).expect("a table");
+        }
+        group.set_phase(Phase::Stop);
+        for (_, mailbox) in group.mailboxes() {
+            // Nobody takes any, so that the mailbox is full in the end.
+            until("the end of the mailbox", || {
+                passing::send(mailbox, b"x", &[]).is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+            });
+        }
+        group.join();
+        (before, descriptor::count_open())
+    });
+    let (before, after) = outcome.join().expect("no panic");
+    assert_eq!(before, after);
+}
+
+#[test]
 fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full() {
     let turns: Arc<Mutex<Vec<usize>>> = Arc::default();
     let log = Arc::clone(&turns);
