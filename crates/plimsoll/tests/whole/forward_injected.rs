@@ -1,7 +1,6 @@
 //! Errors of the kernel that no test can bring about at will, injected into the forwarder by
-//! strace(1): it goes on, counts them, and its books are right.
+//! strace(1): it goes on, counts them, says them, and its books are right.
 
-use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -11,18 +10,10 @@ use std::sync::mpsc;
 use plimsoll_sys::unix;
 use serde_json::Value;
 
-use crate::support::forwarder::{Folder, Forwarder, accept, command, echo, exchange, listener, text_of, until};
+use crate::support::forwarder::{
+    Folder, Forwarder, accept, command, echo, exchange, injected, listener, text_of, until,
+};
 use crate::support::server::may_trace;
-
-/// A forwarder whose threads each have this call fail, the one of that number, or as strace has it.
-fn injected(call: &str, error: &str, when: impl Display, arguments: &[&str]) -> Forwarder {
-    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={when}"));
-    let inner = command(arguments);
-    let mut outer = Command::new("strace");
-    outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
-    outer.arg(inner.get_program()).args(inner.get_args());
-    Forwarder::spawn(outer)
-}
 
 /// The table of a rule to an echo server, with so many connections at most, and its folder.
 fn table_of(most: usize) -> (Folder, String) {

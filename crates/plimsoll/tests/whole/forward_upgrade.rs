@@ -333,6 +333,31 @@ fn a_process_that_drains_ends_although_another_one_asks_for_its_admin_address_an
 }
 
 #[test]
+fn tables_that_wait_for_a_process_that_asks_and_says_no_more_cost_no_cpu() {
+    let (folder, address) = (Folder::new(), free_address());
+    let config = folder.write("forward.toml", &format!("[forward]\n\"{address}\" = \"{}\"\n", echo()));
+    let mut forwarder = Forwarder::start(&["--config", &config, &upgrade_at(&folder)]);
+    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
+    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
+    until("all sockets are sent", || {
+        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
+    });
+    // The first table waits with the coordinator, the second one with the thread that has read it.
+    for _ in 0..2 {
+        forwarder.signal("HUP");
+        until("a table that waits costs no CPU", || forwarder.is_quiet());
+    }
+    drop((asks, sockets));
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains("has gone without taking them"), "{sentence}");
+    for _ in 0..2 {
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("the table is reloaded"), "{sentence}");
+    }
+    forwarder.stop();
+}
+
+#[test]
 fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() {
     let folder = Folder::new();
     let upgrade = upgrade_at(&folder);

@@ -18,6 +18,7 @@ mod forward_peers;
 mod forward_places;
 mod forward_rules;
 mod forward_service;
+mod forward_shortages;
 mod forward_table;
 mod forward_torture;
 mod forward_upgrade;

@@ -172,7 +172,8 @@ impl Coordinator {
         let mut timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
         // In a drain no table is taken any more: waiting for one that is ready would spin.
         if let Some(reloader) = self.reloader.as_ref().filter(|_| shutdown.is_running()) {
-            places.push(Place::new(reloader.ready.as_fd().as_raw_fd(), Interest::READ));
+            // Where one waits to be followed, the next one is taken after it.
+            places.extend(reloader.place().filter(|_| self.waiting.is_none()));
             if reloader.watches() {
                 timeout = Some(timeout.map_or(LOOK_EVERY, |timeout| timeout.min(LOOK_EVERY)));
             }
@@ -318,13 +319,15 @@ impl Coordinator {
     }
 
     /// Waits for the event loops, which end at once after a failure, and has the logs written to
-    /// their end.
-    pub(crate) fn finish(self, outcome: io::Result<()>) -> Result<Totals, Error> {
+    /// their end. `others` are the descriptors of this table that are not the forwarder's: what is
+    /// open besides them in the end has leaked.
+    pub(crate) fn finish(self, outcome: io::Result<()>, others: usize) -> Result<Totals, Error> {
         let mut failure = outcome.err();
         if failure.is_some() {
             self.group.set_phase(Phase::Stop);
         }
         let Coordinator { group, workers, mut listeners, acceptor, shared, writer, .. } = self;
+        let Coordinator { reloader, admin, entrance, .. } = self;
         listeners.close();
         let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
         let mut totals = Totals { reloads, reloads_refused, ..Totals::default() };
@@ -344,8 +347,14 @@ impl Coordinator {
         }
         totals.peak_connections = shared.limit.peak();
         totals.leaked.slots += shared.limit.taken();
-        drop(shared);
-        totals.log_rows_dropped = writer.finish();
+        drop((shared, listeners));
+        let written = writer.finish();
+        totals.log_rows_dropped = written.dropped;
+        drop((reloader, admin, entrance));
+        // A log that nobody reads is still open in the hands of its thread.
+        if written.has_ended {
+            totals.leaked.descriptors += descriptor::count_open().saturating_sub(others) as u64;
+        }
         failure.map_or(Ok(totals), |error| Err(error.into()))
     }
 }

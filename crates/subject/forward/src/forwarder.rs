@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_reactor::accept::Strategy;
+use plimsoll_sys::descriptor;
 use plimsoll_sys::signal::Signals;
 
 use crate::acceptor::Acceptor;
@@ -62,6 +63,8 @@ pub struct Forwarder {
     upgrade: Option<Upgrade>,
     say: Arc<Say>,
     speaker: Speaker,
+    /// How many of this table it has.
+    descriptors: usize,
 }
 
 /// The process that this one takes over from, or where another one may ask, as there is none.
@@ -79,6 +82,9 @@ impl Forwarder {
         let (say, names) = (Arc::new(say), Arc::new(Names::of_the_machine()));
         let (routes, notes) = reload::routes(&table, &names).map_err(Error::Table)?;
         notes.iter().for_each(|note| say(note));
+        // From now on: what the resolving of names keeps open is the C library's. Those that are
+        // inherited are closed on the way, or are taken.
+        let before = descriptor::count_open().saturating_sub(inherited.count());
         let log = connection_log.is_none().then(|| table.log.clone());
         let writer = Writer::start(connection_log.as_ref().or(table.log.as_ref()), transfer_log, Arc::clone(&say))
             .map_err(|(path, source)| Error::Log { path, source })?;
@@ -105,6 +111,8 @@ impl Forwarder {
             predecessor.note(&inherited);
         }
         let max_connections = table.max_connections;
+        drop(inherited);
+        let descriptors = descriptor::count_open().saturating_sub(before);
         Ok(Forwarder {
             listeners,
             sets,
@@ -119,6 +127,7 @@ impl Forwarder {
             upgrade,
             say,
             speaker,
+            descriptors,
         })
     }
 
@@ -142,7 +151,8 @@ impl Forwarder {
     /// thread was started. `on_drain` is called when the draining begins.
     pub fn run(self, signals: &Signals, source: Option<Source>, on_drain: &dyn Fn()) -> Result<Totals, Error> {
         let Forwarder { listeners, sets, max_connections, workers, accept, drain, .. } = self;
-        let Forwarder { writer, log, names, admin, upgrade, say, speaker: _speaker, .. } = self;
+        let Forwarder { writer, log, names, admin, upgrade, say, speaker: _speaker, descriptors, .. } = self;
+        let others = descriptor::count_open().saturating_sub(descriptors);
         let most = max_connections.unwrap_or(u64::MAX);
         let exclusive = accept == Strategy::Exclusive && workers > 1;
         let acceptor = if accept == Strategy::Handoff { Some(Acceptor::new(workers, &listeners)?) } else { None };
@@ -156,7 +166,7 @@ impl Forwarder {
         coordinator.entrance = upgrade.and_then(|upgrade| upgrade.complete(&shared.say));
         let outcome = coordinator.coordinate(signals, drain, on_drain);
         drop((names, checks, shared));
-        coordinator.finish(outcome)
+        coordinator.finish(outcome, others)
     }
 }
 

@@ -50,6 +50,11 @@ impl Inherited {
         Ok(listen)
     }
 
+    /// How many sockets there are.
+    pub(crate) fn count(&self) -> usize {
+        self.sockets.values().map(Vec::len).sum()
+    }
+
     /// The sockets of a rule, if there are any.
     pub(crate) fn take(&mut self, rule: &Rule) -> io::Result<Option<(Vec<OwnedFd>, Owner)>> {
         if let Some(sockets) = self.sockets.get(&rule.listen) {

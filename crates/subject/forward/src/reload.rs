@@ -1,15 +1,20 @@
 //! From a table to routes: names resolved, cycles refused. It may take seconds, as resolving does,
-//! so while the forwarder runs it has a thread of its own.
+//! so while the forwarder runs it has threads of its own, and these have descriptor tables of their
+//! own: what they have open is in nobody's way, and in nobody's books.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use plimsoll_sys::event::Event;
+use plimsoll_reactor::own_table;
+use plimsoll_sys::poll::Place;
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::{descriptor, passing};
 
 use crate::names::{Answer, Names};
 use crate::route::Route;
@@ -174,8 +179,8 @@ pub(crate) type Outcome = Result<(Table, Vec<Route>, Vec<String>), String>;
 pub(crate) struct Reloader {
     wanted: SyncSender<()>,
     outcomes: Receiver<Outcome>,
-    /// Raised when there is an outcome.
-    pub(crate) ready: Arc<Event>,
+    /// A message comes here when there is an outcome; none will where the thread has ended.
+    ready: Option<OwnedFd>,
     watched: Option<FileWatch>,
 }
 
@@ -185,10 +190,8 @@ impl Reloader {
         // read.
         let (wanted, demands) = sync_channel::<()>(1);
         let (hand_over, outcomes) = sync_channel(1);
-        let ready = Arc::new(Event::new()?);
-        let raise = Arc::clone(&ready);
         let Source { read, watch } = source;
-        std::thread::Builder::new().name("reload".to_owned()).spawn(move || {
+        let ready = own_table::spawn("reload", move |mailbox| {
             while demands.recv().is_ok() {
                 let outcome = read().and_then(|table| {
                     let (routes, notes) = routes(&table, &names)?;
@@ -197,10 +200,11 @@ impl Reloader {
                 if hand_over.send(outcome).is_err() {
                     return;
                 }
-                raise.raise();
+                // Where the coordinator has ended it needs none.
+                let _ = passing::send(&mailbox, b".", &[]);
             }
         })?;
-        Ok(Reloader { wanted, outcomes, ready, watched: watch })
+        Ok(Reloader { wanted, outcomes, ready: Some(ready), watched: watch })
     }
 
     /// Asks for the table to be read anew.
@@ -220,8 +224,21 @@ impl Reloader {
         self.watched.is_some()
     }
 
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        self.ready.lower();
+    /// What to wait for until there is an outcome.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.ready.as_ref().map(|ready| Place::new(ready.as_raw_fd(), Interest::READ))
+    }
+
+    pub(crate) fn outcome(&mut self) -> Option<Outcome> {
+        let mut nothing = Vec::new();
+        while let Some(ready) = &self.ready
+            && let Ok(length) = passing::receive(ready, &mut [0], &mut nothing)
+        {
+            if length == 0 {
+                // It would be reported for ever.
+                self.ready = None;
+            }
+        }
         self.outcomes.try_recv().ok()
     }
 }
@@ -232,6 +249,8 @@ pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<
     let (end, ended) = sync_channel::<()>(0);
     let shared: Weak<Shared> = Arc::downgrade(shared);
     std::thread::Builder::new().name("names".to_owned()).spawn(move || {
+        // Nothing of the coordinator's is used here. Where a table cannot be had, that one does.
+        let _ = descriptor::unshare_table_keeping(&[]);
         let mut every = NO_NAMES;
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
             let Some((names, routes)) = shared.upgrade().map(|shared| (Arc::clone(&shared.names), shared.routes()))
@@ -373,6 +392,20 @@ mod tests {
         write("two");
         assert!(!watch.has_changed() && !watch.has_changed(), "it holds what was read");
         std::fs::remove_file(&path).expect("it is there");
+    }
+
+    #[test]
+    fn a_reader_that_panics_is_waited_for_no_more() {
+        let watch = None;
+        let source = Source { read: Box::new(|| panic!("as a fault of the reader's would")), watch };
+        let mut reloader = Reloader::start(source, Arc::new(Names::of_the_machine())).expect("a thread");
+        reloader.want();
+        while let Some(place) = reloader.place() {
+            plimsoll_sys::poll::wait(&mut [place], None).expect("a wait");
+            assert!(reloader.outcome().is_none());
+        }
+        reloader.want();
+        assert!(reloader.outcome().is_none());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A `plimsoll forward` process for a test, and what it is put between.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -79,6 +80,11 @@ impl Forwarder {
         summary
     }
 
+    /// Stops one that is made to leak, asserts that it ends well, and returns its summary.
+    pub(crate) fn stop_leaking(self) -> Value {
+        self.0.stop()
+    }
+
     /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other
     /// programs leave.
     pub(crate) fn is_quiet(&self) -> bool {
@@ -113,6 +119,16 @@ impl Forwarder {
         let number = |index: usize| fields[index].parse::<u64>().expect("a number");
         (number(11) + number(12), number(21) * 4096)
     }
+}
+
+/// A forwarder whose threads each have this call fail, the one of that number, or as strace has it.
+pub(crate) fn injected(call: &str, error: &str, when: impl Display, arguments: &[&str]) -> Forwarder {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={when}"));
+    let inner = command(arguments);
+    let mut outer = Command::new("strace");
+    outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
+    outer.arg(inner.get_program()).args(inner.get_args());
+    Forwarder::spawn(outer)
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {

@@ -10,7 +10,7 @@ mod row;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -117,6 +117,8 @@ impl Writer {
         let shared = Arc::clone(&state);
         let write = move || {
             outputs.write_all(&rows, &shared);
+            // Closed by the time that the end is told.
+            drop((outputs, shared));
             drop(end);
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write);
@@ -151,14 +153,23 @@ impl Writer {
         }
     }
 
-    /// Lets the thread write what waits, and returns how many rows were dropped or lost.
-    pub(crate) fn finish(self) -> u64 {
+    /// Lets the thread write what waits.
+    pub(crate) fn finish(self) -> Written {
         let Writer { log, ended, lost } = self;
         let Log { queue, state, .. } = log;
         drop(queue);
-        let _ = ended.recv_timeout(LAST_ROWS);
-        state.dropped.load(Ordering::Relaxed) + lost.load(Ordering::Relaxed)
+        let has_ended = ended.recv_timeout(LAST_ROWS) == Err(RecvTimeoutError::Disconnected);
+        let dropped = state.dropped.load(Ordering::Relaxed) + lost.load(Ordering::Relaxed);
+        Written { dropped, has_ended }
     }
+}
+
+/// What became of the rows.
+pub(crate) struct Written {
+    /// Dropped, or lost.
+    pub(crate) dropped: u64,
+    /// The thread has written the others, and closed the files.
+    pub(crate) has_ended: bool,
 }
 
 struct Outputs {
