@@ -1,10 +1,186 @@
 //! What this machine may refuse a forwarder at any time, by strace(1): sockets, ways to a server,
 //! pipes, rings and descriptor tables. The forwarder goes on, counts it, and says it.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
 
-use crate::support::forwarder::{Forwarder, command, echo, exchange};
+use crate::support::forwarder::{Forwarder, Noise, accept, command, echo, exchange, injected, listener};
 use crate::support::server::may_trace;
+
+#[test]
+fn a_message_that_a_worker_fails_to_take_is_taken_later() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    // The first message brings the listener, or the socket by which connections come; there each
+    // of them is one more.
+    for (number, accept) in [(1, "single"), (1, "handoff"), (3, "handoff")] {
+        let forwarder = injected("recvmsg", "ENOMEM", number, &[&mapping, "--accept", accept, "--workers", "1"]);
+        for _ in 0..6 {
+            exchange(&mut forwarder.connect());
+        }
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 6}), "{accept}, {number}: {summary}");
+        assert_eq!(summary["errors"]["enomem"], 1, "{accept}, {number}: {summary}");
+    }
+}
+
+#[test]
+fn a_connection_that_this_machine_cannot_lead_on_is_counted_and_said_and_the_next_one_is_led_on() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let short = ["EMFILE", "ENFILE", "ENOBUFS", "ENOMEM"].map(|error| ("socket", error, "limit"));
+    let no_way = ["EADDRNOTAVAIL", "ENETUNREACH", "EHOSTUNREACH", "EACCES", "EAGAIN"];
+    let no_way = no_way.map(|error| ("connect", error, "connect_failed"));
+    let others = [("connect", "ECONNREFUSED", "connect_refused"), ("connect", "ETIMEDOUT", "connect_timeout")];
+    for (call, error, ending) in short.into_iter().chain(no_way).chain(others) {
+        // The worker's fourth: the coordinator makes fewer.
+        let mut forwarder = injected(call, error, 4, &[&mapping, "--accept", "single", "--workers", "1"]);
+        let mut ends = Vec::new();
+        for _ in 0..6 {
+            let mut client = forwarder.connect();
+            let answer = client.write_all(b"hello").and_then(|()| client.read_exact(&mut [0; 5]));
+            ends.push(answer.map_err(|error| error.kind()));
+        }
+        let reset = Err(ErrorKind::ConnectionReset);
+        assert_eq!(ends, [Ok(()), Ok(()), Ok(()), reset, Ok(()), Ok(())], "{call}: {error}");
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("cannot connect to"), "{call}: {error}: {sentence}");
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 5, ending: 1}), "{call}: {error}: {summary}");
+        assert_eq!(summary["errors"], serde_json::json!({error.to_lowercase(): 1}), "{call}: {summary}");
+    }
+}
+
+#[test]
+fn where_no_pipe_can_be_had_bulk_is_copied_and_that_is_counted() {
+    if !may_trace() {
+        return;
+    }
+    for error in ["EMFILE", "ENFILE", "ENOMEM"] {
+        let (listener, address) = listener();
+        let mapping = format!("127.0.0.1:0={address}");
+        let arguments = [&mapping, "--accept", "single", "--workers", "1"];
+        // Whether a receiver is so quick that no pipe is wanted is a matter of chance.
+        let missed = (0..20).any(|_| {
+            let forwarder = injected("pipe2", error, "1+", &arguments);
+            let mut client = forwarder.connect();
+            let mut server = accept(&listener);
+            let bytes = Noise::new(7).bytes(16 * 1024 * 1024);
+            let received = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    client.write_all(&bytes).expect("it is relayed");
+                    client.shutdown(Shutdown::Write).expect("connected");
+                });
+                let mut received = Vec::new();
+                server.read_to_end(&mut received).expect("a clean end");
+                received
+            });
+            assert!(received == bytes, "{error}: the bytes are others");
+            drop((client, server));
+            let summary = forwarder.stop();
+            summary["pipes_missed"].as_u64() > Some(0)
+        });
+        assert!(missed, "{error}: in no run was a pipe wanted");
+    }
+}
+
+/// Has several connections send at once, a few times over, and asserts that each message is
+/// answered. The forwarder is stopped while they send, so that it finds all of them together.
+fn exchange_together(forwarder: &Forwarder) {
+    let mut clients: Vec<TcpStream> = (0..8).map(|_| forwarder.connect()).collect();
+    for _ in 0..5 {
+        clients.iter_mut().for_each(exchange);
+        forwarder.signal("STOP");
+        clients.iter_mut().for_each(|client| client.write_all(b"hello").expect("there is room"));
+        forwarder.signal("CONT");
+        for client in &mut clients {
+            let mut answer = [0; 5];
+            client.read_exact(&mut answer).expect("it is relayed");
+            assert_eq!(&answer, b"hello");
+        }
+    }
+}
+
+#[test]
+fn where_a_ring_cannot_be_had_or_fails_each_message_is_sent_by_a_call_of_its_own_and_that_is_said() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    let arguments = [&mapping, "--accept", "single", "--workers", "1"];
+    for (call, error) in [
+        ("io_uring_setup", "EPERM"),
+        ("io_uring_setup", "ENOSYS"),
+        ("io_uring_setup", "ENOMEM"),
+        ("io_uring_enter", "EAGAIN"),
+        ("io_uring_enter", "EBUSY"),
+        ("io_uring_enter", "ENOMEM"),
+    ] {
+        let mut forwarder = injected(call, error, 1, &arguments);
+        // The ring is for several messages at once.
+        exchange_together(&forwarder);
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("io_uring cannot be had"), "{call}: {error}: {sentence}");
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 8}), "{call}: {error}: {summary}");
+    }
+    // A call that a signal interrupts is made again.
+    let forwarder = injected("io_uring_enter", "EINTR", 1, &arguments);
+    exchange_together(&forwarder);
+    let summary = forwarder.stop();
+    assert!(summary["sends_batched"].as_u64() > Some(0), "{summary}");
+}
+
+#[test]
+fn where_no_table_can_be_had_a_forwarder_says_so_and_ends() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff"] {
+        let forwarder = injected("unshare", "ENOMEM", 1, &[&mapping, "--accept", accept, "--workers", "1"]);
+        let (status, said) = forwarder.wait_failed();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("the forwarder stopped") && said.contains("memory"), "{accept}: {said}");
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff"] {
+        let mut forwarder = Forwarder::start_with_limit(64, &[&mapping, "--accept", accept, "--workers", "1"]);
+        exchange(&mut forwarder.connect());
+        // From now on no thread gets a table of its own.
+        let mut strace = Command::new("strace")
+            .args(["-f", "-p", &forwarder.pid().to_string(), "-o", "/dev/null"])
+            .args(["-e", "trace=unshare", "-e", "inject=unshare:error=ENOMEM"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace is here");
+        let mut said = BufReader::new(strace.stderr.take().expect("piped"));
+        said.read_line(&mut String::new()).expect("it says that it has attached");
+        let streams: Vec<TcpStream> = (0..60).map(|_| forwarder.connect()).collect();
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        for mut stream in streams {
+            // Each makes room for one that waits.
+            exchange(&mut stream);
+        }
+        strace.kill().expect("it runs");
+        strace.wait().expect("a status");
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 61}), "{accept}: {summary}");
+    }
+}
 
 #[test]
 fn descriptors_that_the_coordinator_leaves_open_are_counted() {

@@ -2,8 +2,9 @@
 //! connection at most, is counted, and leaves nothing behind.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::process::Command;
 
-use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace};
+use crate::support::server::{Folder, Server, assert_echoes, command, for_every_model, may_trace};
 
 for_every_model!(
     an_injected_error_ends_one_connection_at_most,
@@ -95,6 +96,47 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
         drop(second);
         let summary = server.stop();
         assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{model} {error} {number}: {summary}");
+    }
+}
+
+#[test]
+fn a_server_whose_ring_cannot_be_made_says_so_and_ends() {
+    if !may_trace() {
+        return;
+    }
+    for (call, error, number) in [
+        ("io_uring_setup", "EPERM", 1),
+        ("io_uring_setup", "ENOSYS", 1),
+        ("io_uring_setup", "ENOMEM", 1),
+        // Its table of sockets, and its pool of buffers.
+        ("io_uring_register", "ENOMEM", 1),
+        ("io_uring_register", "EINVAL", 2),
+    ] {
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={number}"));
+        let inner = command("echo", "uring", &["--workers", "1"]);
+        let mut outer = Command::new("strace");
+        outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
+        let output = outer.arg(inner.get_program()).args(inner.get_args()).output().expect("strace is here");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(5), "{call} {error}: {said}");
+        assert!(said.contains("io_uring cannot be used here"), "{call} {error}: {said}");
+    }
+}
+
+#[test]
+fn connections_that_cannot_be_handed_over_just_now_wait_and_are_served() {
+    if !may_trace() {
+        return;
+    }
+    // The acceptor sends each of them to its worker.
+    for (error, when) in [("ETOOMANYREFS", "1..20"), ("ENOMEM", "2"), ("ENOBUFS", "2"), ("EAGAIN", "2")] {
+        let inject = format!("inject=sendmsg:error={error}:when={when}");
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendmsg", "-e", &inject];
+        let server = Server::under(&strace, "echo", "epoll", &["--accept", "handoff", "--workers", "1"]);
+        for _ in 0..6 {
+            assert_echoes(&mut server.connect(), b"hello");
+        }
+        server.stop();
     }
 }
 

@@ -132,7 +132,7 @@ impl Server {
 
 /// A model may come with an accept strategy, as `epoll/handoff`: then there are two workers, where
 /// the strategy allows it.
-fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
+pub(crate) fn command(protocol: &str, model: &str, arguments: &[&str]) -> Command {
     let (model, strategy) = model.split_once('/').map_or((model, None), |(model, strategy)| (model, Some(strategy)));
     let accept: &[&str] = match &strategy {
         None => &[],
