@@ -188,7 +188,36 @@ fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interleavings::interleavings;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn connections_are_counted_and_come_in_order_however_handing_over_taking_and_ending_alternate() {
+        // Four are handed over; the worker takes what there is four times, and ends one twice.
+        for order in interleavings(&[4, 4, 2]) {
+            let (mut dispatcher, ends) = Dispatcher::<u64>::new(1).expect("a pair");
+            let queues = dispatcher.queues();
+            let (mut handed, mut taken, mut ended) = (0, Vec::new(), 0);
+            for party in &order {
+                match party {
+                    0 => {
+                        let (_, far) = UnixStream::pair().expect("a pair of sockets");
+                        dispatcher.dispatch(far.into(), handed).expect("the pair is whole");
+                        handed += 1;
+                    }
+                    1 => taken.extend(queues[0].take(&ends[0]).ok().map(|(_, number)| number)),
+                    _ if ended < taken.len() as u64 => {
+                        queues[0].left();
+                        ended += 1;
+                    }
+                    _ => {}
+                }
+                assert_eq!(dispatcher.load(), handed - ended, "{order:?}");
+                assert_eq!(dispatcher.unclaimed() as u64, handed - taken.len() as u64, "{order:?}");
+            }
+            assert!(taken.iter().copied().eq(0..taken.len() as u64), "{order:?}: {taken:?}");
+        }
+    }
 
     #[test]
     fn every_connection_arrives_whole_and_in_order_at_the_least_loaded_and_a_full_worker_blocks_nobody() {

@@ -8,6 +8,8 @@
 pub mod accept;
 pub mod deadline;
 pub mod handoff;
+#[cfg(test)]
+mod interleavings;
 pub mod leaked;
 pub mod limit;
 pub mod listening;

@@ -142,6 +142,51 @@ mod tests {
     use plimsoll_sys::readiness::Interest;
 
     use super::*;
+    use crate::interleavings::interleavings;
+
+    /// A loop that wants one place, and waits where it finds none.
+    struct Waiter {
+        wake: Arc<Event>,
+        /// What it has done: looked, asked to be woken, looked once more.
+        steps: usize,
+        has_place: bool,
+    }
+
+    impl Waiter {
+        fn step(&mut self, limit: &ConnectionLimit) {
+            match (self.has_place, self.steps % 3) {
+                (true, _) => {}
+                (false, 1) => limit.await_release(&self.wake),
+                (false, _) => self.has_place = limit.acquire(),
+            }
+            self.steps += 1;
+        }
+    }
+
+    #[test]
+    fn nobody_waits_beside_a_free_place_in_whatever_order_loops_wait_and_places_are_given_back() {
+        // Two loops that take three steps each, and two places that are given back.
+        for order in interleavings(&[3, 3, 2]) {
+            let limit = ConnectionLimit::new(2);
+            assert!(limit.acquire() && limit.acquire());
+            let mut waiters =
+                [0; 2].map(|_| Waiter { wake: Arc::new(Event::new().expect("an event")), steps: 0, has_place: false });
+            for party in &order {
+                match waiters.get_mut(*party) {
+                    Some(waiter) => waiter.step(&limit),
+                    None => limit.release(),
+                }
+            }
+            // Who has no place by now sleeps until it is woken.
+            for waiter in &mut waiters {
+                while !waiter.has_place && waiter.wake.lower() {
+                    (0..3).for_each(|_| waiter.step(&limit));
+                }
+                assert!(waiter.has_place, "{order:?}: it sleeps beside a free place");
+            }
+            assert_eq!(limit.taken(), 2, "{order:?}");
+        }
+    }
 
     #[test]
     fn several_loops_together_never_pass_the_limit_and_give_every_place_back() {

@@ -183,14 +183,15 @@ impl<R: Send + 'static> WorkerGroup<R> {
         let mut refused = None;
         for worker in 0..self.shared.workers.len() {
             let accepting = self.shared.workers[worker].accepting.load(Ordering::Acquire);
-            let has_room = |thread: &LoopThread<R>| thread.room.load(Ordering::Acquire);
+            // With `stalled` below: see `LoopHandle::report_room`.
+            let has_room = |thread: &LoopThread<R>| thread.room.load(Ordering::SeqCst);
             if self.shared.phase() != Phase::Run || self.tables(worker).nth(accepting).is_none_or(has_room) {
                 continue;
             }
             if self.tables(worker).all(|thread| !has_room(thread)) {
                 // Said before looking again, so that room reported meanwhile is either seen here or
                 // asks for attention once more.
-                self.shared.workers[worker].stalled.store(true, Ordering::Release);
+                self.shared.workers[worker].stalled.store(true, Ordering::SeqCst);
                 if self.shared.growth == Growth::AsNeeded {
                     refused = refused.or(self.add_table_and_leave(worker, SPARE).err());
                 }

@@ -136,7 +136,9 @@ impl LoopHandle {
 
     /// Reports that this table has room again.
     pub fn report_room(&self) {
-        if !self.room.swap(true, Ordering::AcqRel) && self.shared.workers[self.worker].stalled.load(Ordering::Acquire) {
+        // The coordinator says that it is stalled, and looks for room once more; here it is the
+        // other way round. One of the two sees the other's news, which SeqCst alone promises.
+        if !self.room.swap(true, Ordering::SeqCst) && self.shared.workers[self.worker].stalled.load(Ordering::SeqCst) {
             self.shared.request.raise();
         }
     }

@@ -1,6 +1,7 @@
 //! Groups of threads that stand for event loops.
 
 use super::*;
+use crate::interleavings::interleavings;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, mpsc};
@@ -114,6 +115,59 @@ fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full(
     });
     group.join();
     assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
+}
+
+/// A worker with so many tables, whose threads have left their handles here and end with what is
+/// returned last.
+fn handles(tables: usize) -> (WorkerGroup<()>, Vec<LoopHandle>, mpsc::Sender<()>) {
+    let ((hand_over, handles), (end, ended)) = (mpsc::channel(), mpsc::channel());
+    let (hand_over, ended) = (Mutex::new(hand_over), Mutex::new(ended));
+    let mut group = WorkerGroup::new(1, Growth::Never, move |handle| {
+        hand_over.lock().expect("no test thread panics").send(handle).expect("the test listens");
+        let _ = ended.lock().expect("no test thread panics").recv();
+    })
+    .expect("an event can be made");
+    let handles = (0..tables).map(|_| {
+        group.add_table(0).expect("a table");
+        handles.recv().expect("each hands its own over")
+    });
+    let handles = handles.collect();
+    (group, handles, end)
+}
+
+#[test]
+fn the_accept_token_finds_a_table_with_room_in_whatever_order_tables_and_coordinator_act() {
+    // By table: whether it reports that it is full (false) or has room (true), step by step.
+    let reports: [&[bool]; 3] = [&[], &[false], &[false, true]];
+    let cases = reports.iter().flat_map(|first| reports.iter().map(move |second| [*first, *second]));
+    for tables in cases {
+        for order in interleavings(&[tables[0].len(), tables[1].len(), 2]) {
+            let (mut group, handles, end) = handles(2);
+            let mut left = tables;
+            for party in &order {
+                match (handles.get(*party), left.get_mut(*party)) {
+                    (Some(handle), Some(reports)) => {
+                        if reports[0] {
+                            handle.report_room()
+                        } else {
+                            handle.report_full()
+                        }
+                        *reports = &reports[1..];
+                    }
+                    // The coordinator is called where it is asked for.
+                    _ => drop(group.process_requests()),
+                }
+            }
+            while group.process_requests().raised {}
+            let has_room = tables.map(|reports| reports.last().is_none_or(|room| *room));
+            let holds = [0, 1].map(|table| handles[table].holds_accept_token());
+            assert_eq!(holds.iter().filter(|holds| **holds).count(), 1, "{tables:?} {order:?}");
+            let is_well = !has_room.contains(&true) || (0..2).any(|table| has_room[table] && holds[table]);
+            assert!(is_well, "{tables:?} {order:?}: the token is at a full table");
+            drop((handles, end));
+            group.join();
+        }
+    }
 }
 
 #[test]
