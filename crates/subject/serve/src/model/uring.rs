@@ -18,6 +18,7 @@ mod expiring;
 mod leaving;
 mod receiving;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -85,7 +86,7 @@ pub(crate) fn run<P: Service>(
         workspace: Workspace::new(state.root(), prototype.is_timed()),
         wheel: Wheel::new(Instant::now()),
         free_buffers: Vec::new(),
-        awaiting_buffer: Vec::new(),
+        awaiting_buffer: VecDeque::new(),
         accepting: false,
         draining: false,
         watches_wake: true,
@@ -121,8 +122,8 @@ struct EventLoop<'a, P> {
     wheel: Wheel,
     /// Empty buffers.
     free_buffers: Vec<Vec<u8>>,
-    /// Connections whose receive ended for want of a buffer.
-    awaiting_buffer: Vec<Slot>,
+    /// Connections whose receive ended for want of a buffer, in this order.
+    awaiting_buffer: VecDeque<Slot>,
     /// Accepts are kept waiting.
     accepting: bool,
     draining: bool,

@@ -23,7 +23,7 @@ impl<P: Service> EventLoop<'_, P> {
             Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::AwaitingBuffer;
-                self.awaiting_buffer.push(slot);
+                self.awaiting_buffer.push_back(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
             // Only a server that is ending receives without waiting.
@@ -86,7 +86,7 @@ impl<P: Service> EventLoop<'_, P> {
     /// Lets as many connections receive again as there are buffers.
     pub(super) fn rearm_receives(&mut self) -> io::Result<()> {
         for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
-            let slot = self.awaiting_buffer.swap_remove(0);
+            let Some(slot) = self.awaiting_buffer.pop_front() else { break };
             // It may have been closed, or its slot be another's, since it was put on the list.
             if let Some(connection) = self.connections.get_mut(slot.index())
                 && connection.receive == Receive::AwaitingBuffer

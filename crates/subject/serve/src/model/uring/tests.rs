@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -82,6 +83,46 @@ fn a_tiny_pool_starves_nobody() {
     let sizes = Sizes { buffers: 2, buffer_bytes: 64, ..ROOMY };
     let (totals, _) = serve(sizes, Growth::Never, exchange_at_once(40, 20_000));
     assert_eq!((totals.bytes_received, totals.bytes_sent), (800_000, 800_000));
+}
+
+#[test]
+fn clients_that_never_stop_to_send_share_a_tiny_pool() {
+    const CLIENTS: isize = 12;
+    const ENOUGH: usize = 64 * 1024;
+    let sizes = Sizes { buffers: 2, buffer_bytes: 64, ..ROOMY };
+    serve(sizes, Growth::Never, |address| {
+        let left = AtomicIsize::new(CLIENTS);
+        thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                let mut reader = TcpStream::connect(address).expect("it listens");
+                reader.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+                let (mut writer, left) = (reader.try_clone().expect("a stream can be cloned"), &left);
+                scope.spawn(move || {
+                    // Nobody ends before the last one has enough.
+                    while left.load(Ordering::Relaxed) > 0 {
+                        writer.write_all(&[7; 4096]).expect("the server reads");
+                    }
+                    writer.shutdown(std::net::Shutdown::Write).expect("it is connected");
+                });
+                scope.spawn(move || {
+                    let (mut buffer, mut read) = ([0; 4096], 0);
+                    loop {
+                        let Ok(length) = reader.read(&mut buffer) else {
+                            left.store(0, Ordering::Relaxed);
+                            panic!("the server has forgotten it after {read} bytes");
+                        };
+                        if (read..read + length).contains(&ENOUGH) {
+                            left.fetch_sub(1, Ordering::Relaxed);
+                        }
+                        read += length;
+                        if length == 0 {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+    });
 }
 
 #[test]
