@@ -14,7 +14,7 @@ RUST_TEST   = $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench suites
 
 # Rows of ratios; the other scripts ask questions of their own, or are parts of these.
-BENCHES = $(addprefix bench/,capture.py echo.py forward.py generators.py http.py reload.py tables.py)
+BENCHES = $(addprefix bench/,beside.py capture.py echo.py forward.py generators.py http.py reload.py tables.py)
 MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha

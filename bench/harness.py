@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,23 @@ def pinned(command: Sequence[str], cpu: int | None) -> list[str]:
     return [*(["taskset", "-c", str(cpu)] if cpu is not None else []), *command]
 
 
+def first_on_its_cpu(command: Sequence[str]) -> list[str]:
+    """The command, which runs before whatever shares its CPU as soon as it has something to do,
+    where that is allowed: what it measures is then not its own waiting.
+    """
+    return [*(["chrt", "--fifo", "1"] if may_be_first() else []), *command]
+
+
+@cache
+def may_be_first() -> bool:
+    """Whether programs may have a real-time policy (SCHED_FIFO, sched(7)); if not, it is said."""
+    chrt = shutil.which("chrt")
+    allowed = chrt and subprocess.run([chrt, "--fifo", "1", "true"], capture_output=True, check=False).returncode == 0
+    if not allowed:
+        print("SCHED_FIFO is left out: there is no chrt, or it is not allowed")
+    return bool(allowed)
+
+
 class Running:
     """A contender that serves, and what it has cost once it has ended."""
 
@@ -204,11 +222,16 @@ def run_to_end(contender: Contender) -> tuple[str, float]:
         return output.read(), usage.ru_utime + usage.ru_stime
 
 
-def run_load(arguments: Sequence[str], cpu: int | None = None) -> dict[str, Any]:
-    """Runs `plimsoll load ... --json` and returns its summary; a failure would make a figure
-    worthless, and is said.
+def run_load(
+    arguments: Sequence[str],
+    cpu: int | None = None,
+    *,
+    prepared: Callable[[Sequence[str]], list[str]] = list,
+) -> dict[str, Any]:
+    """Runs `plimsoll load ... --json`, the command as `prepared` makes it, and returns its summary;
+    a failure would make a figure worthless, and is said.
     """
-    command = pinned([PLIMSOLL, "load", *arguments, "--json", "--quiet"], cpu)
+    command = pinned(prepared([PLIMSOLL, "load", *arguments, "--json", "--quiet"]), cpu)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     if not lines or done.returncode not in (0, 4):

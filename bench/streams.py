@@ -2,7 +2,9 @@
 alternate.
 
 `serve PORT` takes connections, each of which begins with a letter for its direction and a length;
-`load PORT DIRECTION STREAMS BYTES` makes them, all at once, and ends when every byte has arrived.
+`load PORT DIRECTION STREAMS BYTES [SECONDS]` makes them, all at once, and ends when every byte has
+arrived; with SECONDS each stream is followed by another until that time is over. It prints how many
+bytes were moved.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 PIECE_BYTES = 256 * 1024
 HEAD = struct.Struct("!cQ")
@@ -66,20 +69,28 @@ def serve(port: int) -> None:
             threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
 
-def load(port: int, direction: str, streams: int, length: int) -> None:
-    """Moves `length` bytes each way that `direction` has, in so many streams together; a failure
-    ends the program.
+def load(port: int, direction: str, streams: int, length: int, seconds: float = 0.0) -> None:
+    """Moves `length` bytes each way that `direction` has, in so many streams together, until the
+    seconds are over; a failure ends the program.
     """
     failed: list[Exception] = []
+    moved: list[int] = []
+    until = time.monotonic() + seconds
+    up, down = direction != "down", direction != "up"
 
     def stream() -> None:
+        one()
+        while time.monotonic() < until and not failed:
+            one()
+
+    def one() -> None:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
                 connection.sendall(HEAD.pack(DIRECTIONS[direction], length // streams))
-                up, down = direction != "down", direction != "up"
                 exchange(connection, length // streams, sends=up, receives=down)
                 if connection.recv(1) != b"!":
                     failed.append(ConnectionError("the server has not said that it has every byte"))
+                moved.append(length // streams * (up + down))
         except (OSError, ConnectionError) as error:
             failed.append(error)
 
@@ -90,10 +101,11 @@ def load(port: int, direction: str, streams: int, length: int) -> None:
         thread.join()
     if failed:
         sys.exit(f"{len(failed)} of {streams} streams failed: {failed[0]}")
+    print(sum(moved))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
         serve(int(sys.argv[2]))
     else:
-        load(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+        load(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]), *map(float, sys.argv[6:7]))
