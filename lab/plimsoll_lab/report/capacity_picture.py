@@ -30,6 +30,8 @@ from plimsoll_lab.suite.spec import Limit
 
 WIDE = 8.0
 """Ends of an axis that lie farther apart put it on a logarithmic scale."""
+LINE = 14
+"""Pixels from one line of words to the next."""
 
 
 def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
@@ -131,11 +133,20 @@ def _spec(
                 "mark": {"type": "rule", "strokeWidth": 1.5},
                 "encoding": {"x": x, "color": own["color"]},
             },
-            {
-                "data": {"values": list(marks)},
-                "mark": {"type": "text", "align": "right", "dx": -5, "baseline": "top", "fontWeight": 600},
-                "encoding": {"x": x, "y": {"value": 2}, "text": {"field": "words"}, "color": own["color"]},
-            },
+            # A line each: the words of servers that carry about as much would overlap.
+            *(
+                {
+                    "data": {"values": [each]},
+                    "mark": {"type": "text", "align": "right", "dx": -5, "baseline": "top", "fontWeight": 600},
+                    "encoding": {
+                        "x": x,
+                        "y": {"value": 2 + LINE * place},
+                        "text": {"field": "words"},
+                        "color": own["color"],
+                    },
+                }
+                for place, each in enumerate(marks)
+            ),
             {
                 "data": {"values": list(values)},
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.8},
