@@ -41,9 +41,9 @@ def lab_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "plimsoll_lab", *arguments]
 
 
-def run_lab(folder: Path, *arguments: str) -> Done:
-    """Run the laboratory in a folder to its end."""
-    return _run(folder, lab_command(*arguments))
+def run_lab(folder: Path, *arguments: str, **extra: str) -> Done:
+    """Run the laboratory in a folder to its end, with more in its environment."""
+    return _run(folder, lab_command(*arguments), **extra)
 
 
 def run_bench(folder: Path, script: str, *arguments: str) -> Done:
@@ -51,9 +51,9 @@ def run_bench(folder: Path, script: str, *arguments: str) -> Done:
     return _run(folder, [sys.executable, str(ROOT / "bench" / script), *arguments])
 
 
-def _run(folder: Path, command: list[str]) -> Done:
+def _run(folder: Path, command: list[str], **extra: str) -> Done:
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600, check=False
+        command, cwd=folder, env=environment(**extra), capture_output=True, text=True, timeout=600, check=False
     )
 
 
