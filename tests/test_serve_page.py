@@ -1,4 +1,6 @@
-"""The local web page in a browser: it follows a run to its end, and says when it was killed."""
+"""The local web page in a browser: it lists runs and can be used by keyboard, follows a run to its
+end, and says when it was killed.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +8,35 @@ import contextlib
 import fcntl
 import json
 import os
-import shutil
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from made_records import stored_run
+from playwright.sync_api import Browser, Page, expect
 
-from laboratory import environment, lab_command, run_lab
+from browser import (
+    HANGS_MS,
+    NARROW,
+    OF_COLOUR_AND_WIDTH,
+    WIDE,
+    Opened,
+    chromium,
+    draw_all,
+    grave,
+    needs_chromium,
+    opened,
+    scrolls_sideways,
+    tab_through,
+    tab_to,
+)
+from laboratory import environment, lab_command
 
-CHROMIUM = shutil.which("chromium")
-HANGS_MS = 300_000
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: make peers")
+pytestmark = needs_chromium
 
 SUITE = """
 name = "served"
@@ -40,101 +55,158 @@ seed = 1
 """
 
 
-@pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
-    with subprocess.Popen(
-        lab_command("serve", "--listen", "127.0.0.1:0", "--json"),
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as served:
-        assert served.stdout is not None
-        yield "http://" + json.loads(served.stdout.readline())["addresses"][0]
-        served.send_signal(signal.SIGTERM)
-        served.wait(timeout=HANGS_MS / 1000)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """A folder of runs, and where `lab serve` shows it."""
+
+    folder: Path
+    address: str
+
+    def next_run(self) -> Path:
+        """Where the next run will be."""
+        made = len(list((self.folder / "runs").iterdir()))
+        return self.folder / "runs" / f"{made + 1:04}"
+
+    def page_of(self, run: Path) -> str:
+        """The address of a run."""
+        return f"{self.address}/runs/{int(run.name)}"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Two runs of one suite, and room for those that tests make."""
+    folder = tmp_path_factory.mktemp("served")
+    for number in (1, 2):
+        stored_run(folder / f"runs/{number:04}", ("epoll", "poll"), repeat=6)
+    command = lab_command("serve", "--listen", "127.0.0.1:0", "--json")
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield Served(folder=folder, address="http://" + json.loads(server.stdout.readline())["addresses"][0])
+        server.send_signal(signal.SIGTERM)
+        server.wait(timeout=HANGS_MS / 1000)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as started:
         yield started
-        started.close()
 
 
-def run(folder: Path, *, repeat: int, duration: str) -> subprocess.Popen[bytes]:
-    (folder / "suite.toml").write_text(SUITE.replace("{repeat}", str(repeat)).replace("{duration}", duration))
+def visited(browser: Browser, served: Served, address: str, *, width: int = NARROW) -> Opened:
+    """A page of the server, which may ask for nothing elsewhere."""
+    return opened(browser, address, width=width, own=served.address)
+
+
+def run(served: Served, *, repeat: int, duration: str) -> subprocess.Popen[bytes]:
+    suite = SUITE.replace("{repeat}", str(repeat)).replace("{duration}", duration)
+    (served.folder / "suite.toml").write_text(suite)
     return subprocess.Popen(
-        lab_command("run", "suite.toml", "--quiet"), cwd=folder, env=environment(), stdout=subprocess.DEVNULL
+        lab_command("run", "suite.toml", "--quiet"), cwd=served.folder, env=environment(), stdout=subprocess.DEVNULL
     )
 
 
-def opened(browser: Browser, address: str, path: str, *, width: int = 375) -> tuple[Page, list[str]]:
-    page = browser.new_context(viewport={"width": width, "height": 900}).new_page()
-    page.set_default_timeout(HANGS_MS)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(address + path)
-    return page, complaints
+def unseen(page: Page) -> list[object]:
+    """The stops of Tab that cannot be seen."""
+    return [each["name"] for each in tab_through(page) if not (each["outlined"] and each["seen"])]
 
 
-def test_the_live_page_follows_a_run_to_its_end(browser: Browser, address: str, tmp_path: Path) -> None:
-    with run(tmp_path, repeat=2, duration="200ms") as under_way:
-        while not (tmp_path / "runs/0001/events.jsonl").is_file():
+def test_the_list_is_used_by_keyboard_alone(browser: Browser, served: Served) -> None:
+    found = visited(browser, served, served.address, width=WIDE)
+    page, press = found.page, found.page.keyboard.press
+    assert grave(page) == []
+    assert unseen(page) == []
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    assert not scrolls_sideways(page)
+    assert grave(page, *OF_COLOUR_AND_WIDTH) == []
+    rows = page.locator("tbody tr")
+    for words, left in (("no such words", 0), ("WELL", 2)):
+        tab_to(page, page.get_by_label("Words"))
+        page.keyboard.press("Control+A")
+        page.keyboard.type(words)
+        press("Enter")
+        expect(rows).to_have_count(left)
+    tab_to(page, page.get_by_label("Status"))
+    press("ArrowDown")
+    tab_to(page, page.get_by_role("button", name="Show"))
+    press("Enter")
+    expect(page).to_have_url(re.compile("status=complete"))
+    for side in ("run 1 is of side A", "run 2 is of side B"):
+        page.locator(".skip").focus()
+        tab_to(page, page.get_by_label(side))
+        press("Space")
+    tab_to(page, page.get_by_role("button", name="Compare A with B"))
+    press("Enter")
+    page.get_by_role("heading", name="Is B worse than A?").wait_for()
+    assert sorted(page.url.partition("?")[2].split("&")) == ["a=1", "b=2"]
+    assert not scrolls_sideways(page)
+    assert unseen(page) == []
+    tab_to(page, page.get_by_role("link", name="All runs"))
+    press("Enter")
+    tab_to(page, page.get_by_role("link", name="it", exact=True))
+    press("Enter")
+    page.get_by_role("heading", name="How have the figures of it changed?").wait_for()
+    assert not scrolls_sideways(page)
+    assert found.complaints == []
+
+
+def test_the_live_page_follows_a_run_to_its_end(browser: Browser, served: Served) -> None:
+    folder = served.next_run()
+    with run(served, repeat=2, duration="200ms") as under_way:
+        while not (folder / "events.jsonl").is_file():
             assert under_way.poll() is None
-        page, complaints = opened(browser, address, "/runs/1")
-        assert page.url.endswith("/runs/1/live")
+        found = visited(browser, served, served.page_of(folder))
+        page = found.page
+        assert page.url == served.page_of(folder) + "/live"
         expect(page.locator("#trials tr")).to_have_count(4, timeout=HANGS_MS)
         page.get_by_role("link", name="Open the report").wait_for()
     assert page.locator("#status").inner_text() == "complete"
     assert page.locator("h1").inner_text() == "Who <b>is</b> cheaper?"
     assert "4 of 4 trials" in page.locator("#progress").inner_text()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    page.get_by_role("link", name="Open the report").click()
+    assert not scrolls_sideways(page)
+    assert unseen(page) == []
+    tab_to(page, page.get_by_role("link", name="Open the report"))
+    page.keyboard.press("Enter")
     page.get_by_role("heading", name="Data to download").wait_for()
-    assert page.url.endswith("/runs/1")
-    assert complaints == []
+    assert page.url == served.page_of(folder)
+    draw_all(page)
+    assert not scrolls_sideways(page)
+    assert found.complaints == []
 
 
-def test_the_live_page_shows_the_trial_under_way_and_survives_the_run_s_death(
-    browser: Browser, address: str, tmp_path: Path
-) -> None:
-    with run(tmp_path, repeat=10_000, duration="8s") as under_way:
-        while not (tmp_path / "runs/0001/trials/0001.json").is_file():
+def test_the_live_page_shows_the_trial_under_way_and_survives_the_run_s_death(browser: Browser, served: Served) -> None:
+    folder = served.next_run()
+    with run(served, repeat=10_000, duration="8s") as under_way:
+        while not (folder / "trials/0001.json").is_file():
             assert under_way.poll() is None
-        page, complaints = opened(browser, address, "/runs/1")
+        found = visited(browser, served, served.page_of(folder))
+        page = found.page
         page.locator("#rate-chart circle").first.wait_for()
         expect(page.locator("#cpu")).to_contain_text("cores", timeout=HANGS_MS)
         expect(page.locator("#next")).to_contain_text("Next: ", timeout=HANGS_MS)
         os.kill(under_way.pid, signal.SIGKILL)
     expect(page.locator("#status")).to_have_text("killed", timeout=HANGS_MS)
-    assert "plimsoll lab resume runs/0001" in page.locator("#ending").inner_text()
+    assert f"plimsoll lab resume runs/{folder.name}" in page.locator("#ending").inner_text()
     assert "left" not in page.locator("#progress").inner_text()
-    assert complaints == []
-    grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in {"serious", "critical"}]
-    assert not grave, [(each["id"], each["nodes"][0]["html"][:200]) for each in grave]
-    page.goto(address)
+    assert found.complaints == []
+    assert grave(page) == []
+    page.goto(served.address)
     assert page.locator(".badge.killed").inner_text() == "killed"
-    grave = [each for each in Axe().run(page).response["violations"] if each["impact"] in {"serious", "critical"}]
-    assert not grave, [(each["id"], each["nodes"][0]["html"][:200]) for each in grave]
+    assert grave(page) == []
 
 
 @contextlib.contextmanager
-def under_way(folder: Path, *told: dict[str, object]) -> Iterator[None]:
-    """A run that has ended goes on, as far as anybody can see: its lock is held, and more has
-    happened.
+def under_way(served: Served, *told: dict[str, object]) -> Iterator[str]:
+    """The live page of a run under way, as far as anybody can see: its lock is held, and things
+    have happened.
     """
-    (folder / "suite.toml").write_text(SUITE.replace("{repeat}", "1").replace("{duration}", "20ms"))
-    done = run_lab(folder, "run", "suite.toml", "--quiet")
-    assert done.returncode in {0, 4}, done.stderr
-    descriptor = os.open(folder / "runs/0001", os.O_RDONLY | os.O_DIRECTORY)
+    folder = served.next_run()
+    stored_run(folder)
+    (folder / "events.jsonl").write_text("".join(json.dumps(each) + "\n" for each in told))
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with (folder / "runs/0001/events.jsonl").open("a") as events:
-            events.writelines(json.dumps(each) + "\n" for each in told)
-        yield
+        yield served.page_of(folder) + "/live"
     finally:
         os.close(descriptor)
 
@@ -156,29 +228,34 @@ def drawn_anew(page: Page) -> list[tuple[str, float, bool, float]]:
     raise AssertionError(letters)
 
 
-def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, served: Served) -> None:
     begun = {"event": "trial_started", "number": 2, "of": 3, "point": {}, "next": []}
     second = {"event": "second", "part": "load", "phase": "window", "failed": 0, "p50_us": 80.0, "p99_us": 2_345_678.0}
     seconds = [second | {"at_s": at_s, "completed": 1_234_567} for at_s in range(100)]
-    with under_way(tmp_path, {"event": "run", "done": 1, "trials": 3}, begun, *seconds):
-        page, complaints = opened(browser, address, "/runs/1/live")
-        for width in (375, 1280):  # the same page, turned: it is drawn anew
+    with under_way(served, {"event": "run", "done": 1, "trials": 3}, begun, *seconds) as address:
+        found = visited(browser, served, address)
+        page = found.page
+        for width in (NARROW, WIDE):  # the same page, turned: it is drawn anew
             page.set_viewport_size({"width": width, "height": 900})
             letters = drawn_anew(page)
             assert [text for text, *_ in letters] == ["0", "1,230,000", "0 s", "99 s", "0", "2,350", "0 s", "99 s"]
             assert all(height >= 13 and whole for _, height, whole, _ in letters), (width, letters)
-        assert complaints == []
+            assert not scrolls_sideways(page)
+        assert grave(page) == []
+        assert unseen(page) == []
+        page.emulate_media(color_scheme="dark")
+        assert grave(page, *OF_COLOUR_AND_WIDTH) == []
+        assert found.complaints == []
 
 
-def test_a_long_reason_leaves_the_figures_of_the_live_table_in_sight(
-    browser: Browser, address: str, tmp_path: Path
-) -> None:
+def test_a_long_reason_leaves_the_figures_of_the_live_table_in_sight(browser: Browser, served: Served) -> None:
     ended = {"event": "trial", "number": 1, "outcome": "hard_limit", "left_s": 9.0, "figures": {"completed_rate": 5e4}}
     ended |= {"point": {"server.model": "select", "load.connections": 2000}, "reason": "it refused connections: " * 20}
-    with under_way(tmp_path, {"event": "run", "done": 0, "trials": 3}, ended):
-        page, complaints = opened(browser, address, "/runs/1/live", width=1280)
+    with under_way(served, {"event": "run", "done": 0, "trials": 3}, ended) as address:
+        found = visited(browser, served, address, width=WIDE)
+        page = found.page
         row = page.locator("#trials tr").first
         assert row.locator("td").first.inner_text() == "model select, 2,000 connections"
         table = page.locator(".scroll").first
         assert table.evaluate("(each) => each.scrollWidth") <= table.evaluate("(each) => each.clientWidth")
-        assert complaints == []
+        assert found.complaints == []
