@@ -126,3 +126,12 @@ def test_each_chart_has_its_numbers(tmp_path: Path) -> None:
     rate = next(each for each in history.series if each.figure.name == "completed_rate" and "uring" in each.at)
     row = '<tr><th scope="row">model uring</th><td>0002</td><td>1,100/s</td><td>1,100/s to 1,110/s</td></tr>'
     assert row in page, rate.values
+
+
+def test_a_level_that_never_changes_is_told_on_its_axis(tmp_path: Path) -> None:
+    """Its axis had one number, 0."""
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
+    page = render_history_page(find_history(runs, "it"))
+    chart = page[page.index('data-chart="history-response_time_us.p50-0"') :].partition("</svg>")[0]
+    assert ">0.2015<" in chart
+    assert ">0<" not in chart

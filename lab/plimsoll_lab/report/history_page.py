@@ -136,7 +136,14 @@ def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) 
         "scale": {"domain": [each.run for each in runs]},
         "axis": {"labelAngle": -45, "labelOverlap": True},
     }
-    y: Json = {"field": "median", "type": "quantitative", "title": unit or None, "scale": {"zero": False, "nice": True}}
+    y: Json = {
+        "field": "median",
+        "type": "quantitative",
+        "title": unit or None,
+        "scale": {"zero": False, "nice": True},
+        # The renderer's own format has no digits where all values are one: 0.2 ms was 0.
+        "axis": {"format": ",.4~r"},
+    }
     several: Json = {"title": None, "orient": "top", "columns": 3, "labelLimit": 260}
     colour: Json = {
         "field": "at",
