@@ -97,7 +97,7 @@ def test_the_picture_and_its_table_have_the_counts_of_the_histograms(folder: Run
     epoll, threads = panels(described.spec)
     assert [each["title"]["text"] for each in (epoll, threads)] == list(MODELS)
     assert [(dot["x"], dot["y"]) for dot in epoll["data"]["values"]] == [
-        (0.2, 90.0), (0.224, 0.0), (2.8, 10.0), (3.15, 0.0),
+        (0.2, 0.0), (0.2, 90.0), (0.224, 0.0), (2.8, 10.0), (3.15, 0.0),
     ]  # fmt: skip
     assert epoll["encoding"]["x"]["scale"] == threads["encoding"]["x"]["scale"], "one axis"
     for panel, found in zip((epoll, threads), charts.spread, strict=True):

@@ -167,7 +167,8 @@ def _spec(rows: Sequence[_Row], names: Sequence[str]) -> Json:
             "width": WIDTH,
             "height": HEIGHT,
             "data": {"values": [{"name": name, "x": x_ms, "y": share} for x_ms, share in _outline(found)]},
-            "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.85},
+            # An area would have its lower edge in the picture, too, dot by dot.
+            "mark": {"type": "line", "interpolate": "step-after", "filled": True, "strokeWidth": 0, "opacity": 0.85},
             "encoding": {"x": x, "y": y, "color": colour},
         }
         if len(rows) > 1:
@@ -188,11 +189,11 @@ def _ends(rows: Sequence[_Row]) -> tuple[int, int]:
 
 
 def _outline(found: Distribution) -> list[tuple[float, float]]:
-    """The upper edge of a histogram in ms and percent: a dot wherever it changes."""
-    dots: list[tuple[float, float]] = []
+    """The edge of a histogram in ms and percent, from 0 to 0: a dot wherever it changes."""
+    dots = [(_ms(min(found.steps)), 0.0)]
     for place in range(min(found.steps), max(found.steps) + 2):
         share = short(100 * found.steps.get(place, 0) / found.requests)
-        if not dots or share != dots[-1][1]:
+        if share != dots[-1][1]:
             dots.append((_ms(place), share))
     return dots
 
