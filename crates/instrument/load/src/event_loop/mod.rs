@@ -310,8 +310,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         events == EVENT_BATCH
     }
 
-    /// Tells the others of requests of the run's count that have ended.
+    /// Tells the others of requests of the run's count that have ended, once it is known how much
+    /// of them was sent: the window closes with the last of all.
     fn tell_ended(&mut self) {
+        if !self.sockets.has_sent_all() {
+            return;
+        }
         if let Some((count, last)) = self.ledger.take_ended() {
             self.shared.control.end_requests(count, last);
         }
