@@ -22,6 +22,7 @@ from report_plots import law_plot, plot, shown
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, fit
+from plimsoll_lab.analysis.network import congestion_controls
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.drawn import quantity
@@ -58,6 +59,8 @@ TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "ca
 """Figures of a suite that its table has besides: what the document tells of each case."""
 FURTHER = {"http-saturation-ladder": ("host.load_average",)}
 """Figures of a suite that are drawn and tabled besides those that it states or claims."""
+DEFAULT_CONTROL = "bbr"
+"""The default of the kernel that runs were made on which do not say what their hosts used."""
 LEAST_ALONG = 3
 """An axis with fewer values is no line."""
 
@@ -75,8 +78,9 @@ def summary_of(run: str) -> dict[str, Any]:
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
-            text = RunFolder(path=Path(run)).read_run().suite.text
-            return summary | {"processes": processes_of(run), "suite_text": text}
+            record = RunFolder(path=Path(run)).read_run()
+            summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
+            return summary | {"congestion": congestion_controls(record)}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
 
 
@@ -112,6 +116,20 @@ def changed_since(summary: Json) -> list[str]:
     then, now = settings_of(summary["suite_text"]), settings_of(shipped)
     changed = ", ".join(f"`{key}`" for key in sorted({**then, **now}) if then.get(key) != now.get(key))
     return [f"The suite has changed since this run: {changed}.", ""] if changed else []
+
+
+def congestion_of(summary: Json) -> list[str]:
+    """Which congestion control the hosts of a run used, where its suite has a network."""
+    network = settings_of(find(summary["suite"]).read_text(encoding="utf-8")).get("[network] congestion")
+    if summary.get("congestion"):
+        return [f"Congestion control of TCP: {', '.join(summary['congestion'])}.", ""]
+    if network is None:
+        return []
+    return [
+        f"The suite set no congestion control when this run was made: its hosts used {DEFAULT_CONTROL}, the default "
+        f"of that machine, and not {network}. It has to be run again.",
+        "",
+    ]
 
 
 def file_of(suite: str) -> Path:
@@ -298,7 +316,7 @@ def section(suite: str) -> list[str]:
         said += " The small form shows shapes only."
     lines = [
         *(f"## {suite}", "", summary["question"], "", "```console", f"$ {summary['command']}", "```", "", said),
-        *("", *changed_since(summary), *(f"- {sentence}" for sentence in summary["answer"]), ""),
+        *("", *changed_since(summary), *congestion_of(summary), *(f"- {sentence}" for sentence in summary["answer"]), ""),
         *claim_table(summary),
     ]
     for figure in figures_of(summary):

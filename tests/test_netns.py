@@ -18,7 +18,7 @@ import pytest
 from laboratory import BINARY, ROOT, environment, holders, living, needs_networks, wait_until
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.hosts.netns import Network, open_network
+from plimsoll_lab.hosts.netns import AVAILABLE, Network, open_network
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.topology import read_topology
 
@@ -27,6 +27,8 @@ pytestmark = needs_networks
 # Ten milliseconds a link: what a busy machine adds to the fastest of many requests is little beside
 # them.
 SINGLE = read_topology("single,3", {"rate": "100Mbit", "delay": "10ms"}, addresses=2)
+
+DEFAULT_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 
 KILLED = """
 import sys
@@ -96,6 +98,53 @@ def test_two_networks_at_once_do_not_collide(local: LocalHost) -> None:
     with open_single(local) as one, open_single(local) as other:
         assert load_across(one, "10.0.0.1")["requests"]["completed"] == 20
         assert load_across(other, "10.0.0.1")["requests"]["completed"] == 20
+
+
+def test_connections_of_all_hosts_use_the_congestion_control_that_is_asked_for(local: LocalHost) -> None:
+    available = Path(AVAILABLE).read_text().split()
+    asked = next(each for each in available if each != Path(DEFAULT_CONTROL).read_text().strip())
+    addresses = {host: SINGLE.addresses_of(host) for host in SINGLE.hosts}
+    with open_network(local, BINARY, SINGLE.link_config(seed=1), addresses, congestion=asked) as network:
+        own, other = network.hosts["h1"], network.hosts["h3"]
+        for listen in SINGLE.addresses_of("h1"):
+            address = f"{listen}:{own.free_port()}"
+            serve = [BINARY, "serve", "echo", "--listen", address, "--workers", "1", "--json"]
+            load = [BINARY, "load", "echo", address, "-c", "2", "-d", "24h", "--think", "10ms", "--json", "--quiet"]
+            with own.start(serve, role="server", metered=False) as server:
+                event(own, server, "ready")
+                with (
+                    other.start(load, role="load", metered=False) as across,
+                    own.start(load, role="load", metered=False) as within,
+                ):
+                    event(other, across, "window_opened")
+                    event(own, within, "window_opened")
+                    # Two ends there and four ends here: the server's, and those within the host.
+                    for host, ends in ((other, 2), (own, 6)):
+                        lines = controls_of(host, address)
+                        assert len(lines) == ends, lines
+                        assert all(asked in line.split() for line in lines), lines
+
+
+def controls_of(host: Host, address: str) -> list[str]:
+    """What ss(8) says of each established connection's inside, of those with an address."""
+    words = ["ss", "-Htni", "state", "established", "src", address, "or", "dst", address]
+    with host.start(words, role="ss", metered=False) as process:
+        lines = []
+        while process.exit_code() is None:
+            host.wait([process], 1.0)
+            lines += process.take_lines()
+        lines += process.take_lines()
+    return [line for line in lines if "cwnd:" in line]
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_refused_with_those_that_it_has(local: LocalHost) -> None:
+    config, addresses = SINGLE.link_config(seed=1), {"h1": SINGLE.addresses_of("h1")}
+    with (
+        pytest.raises(LabError, match=r"this kernel has no nosuch, it has .*modprobe tcp_nosuch") as refusal,
+        open_network(local, BINARY, config, addresses, congestion="nosuch"),
+    ):
+        raise AssertionError("it was accepted")
+    assert refusal.value.exit_code == 5
 
 
 def test_a_free_port_is_one_that_nobody_on_that_host_listens_on(local: LocalHost) -> None:

@@ -106,8 +106,10 @@ def test_generators_start_at_one_instant_from_all_their_addresses(tmp_path: Path
 def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_cost(tmp_path: Path) -> None:
     relay = '[[role]]\nname = "relay"\nkind = "forward"\non = "h2"\ntarget = "role:server"\nworkers = 1\n'
     text = SUITE.replace("[network]", 'target = "role:relay"\n[network]')
-    text += 'topology = "single,3"\naddresses = 2\n[place]\nserver = "h1"\nload = "h3"\n' + SATURATOR + relay + ONCE
-    trial = run_trial(tmp_path, text).trial
+    text += 'topology = "single,3"\naddresses = 2\ncongestion = "cubic"\n'
+    text += '[place]\nserver = "h1"\nload = "h3"\n' + SATURATOR + relay + ONCE
+    measured = run_trial(tmp_path, text)
+    trial = measured.trial
     roles = {role["name"]: role for role in trial["roles"]}
     assert (roles["relay"]["host"], roles["saturator"]["host"]) == ("h2", "h3")
     words = roles["relay"]["command"]
@@ -115,6 +117,9 @@ def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_c
     assert roles["relay"]["cpu_cores"] > 0
     assert roles["saturator"]["summary"]["requests"]["completed"] > 0
     assert roles["relay"]["summary"]["bytes_down"] > 0
+    (calibration,) = json.loads((measured.folder / "run.json").read_text())["calibrations"]
+    assert calibration["congestion"] == {"h1": "cubic", "h2": "cubic", "h3": "cubic"}
+    assert "Congestion control of TCP: cubic." in (measured.folder / "report.html").read_text()
     # The saturator's requests are the server's, but not the figures'.
     completed = trial["load"]["summary"]["requests"]["completed"]
     assert trial["server"]["summary"]["requests"] > completed

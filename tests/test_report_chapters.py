@@ -99,6 +99,21 @@ def test_a_chapter_says_what_its_suite_sets_otherwise_since_the_run(tmp_path: Pa
     assert "has changed since" not in same
 
 
+def test_a_chapter_says_which_congestion_control_a_run_used(tmp_path: Path) -> None:
+    told = {"suite": "http-saturation-size", "claims": [], "references": []}
+    older = write(tmp_path / "older", "http-saturation", SUMMARY | told)
+    assert "its hosts used bbr, the default of that machine, and not cubic. It has to be run again." in flat(older)
+    newer = write(tmp_path / "newer", "http-saturation", SUMMARY | told | {"congestion": ["cubic"]})
+    assert "Congestion control of TCP: cubic." in newer
+    assert "bbr" not in newer
+    assert "bbr" not in write(tmp_path / "other", "epoll-scaling", SUMMARY), "its suite names none"
+
+
+def flat(chapter: str) -> str:
+    """A chapter without the ends of its lines."""
+    return " ".join(chapter.split())
+
+
 def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Path) -> None:
     chapter = write(tmp_path, "epoll-scaling", SUMMARY)
     kept = tmp_path / "docs" / "results" / "report-epoll-scaling.json"

@@ -194,6 +194,8 @@ def test_a_network_of_a_cluster_is_what_it_is() -> None:
     assert (point.network, point.addresses, point.place.load) == (None, 4, ("h2",))
     with pytest.raises(SuiteError, match=r"c.toml: \[network\] delay: links are emulated on one machine only"):
         plan('[network]\ntopology = "single,3"\ndelay = "1ms"\n')
+    with pytest.raises(SuiteError, match=r"c.toml: \[network\] congestion: it is set for hosts that are namespaces"):
+        plan('[network]\ntopology = "single,3"\ncongestion = "cubic"\n')
 
 
 @pytest.mark.parametrize(

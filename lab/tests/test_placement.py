@@ -14,6 +14,7 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan
 from plimsoll_lab.trial.commands import share
+from plimsoll_lab.trial.testbed import network_key
 
 HEAD = """
 name = "it"
@@ -91,6 +92,11 @@ REFUSALS = {
         SINGLE + FORWARDER + 'active = false\n[matrix]\n"load.target" = ["role:relay"]\n',
         "role:relay: no part of this name listens",
     ),
+    "a congestion control that cannot be one": (
+        SINGLE + 'congestion = "cubic; reboot"\n',
+        "[network] congestion: 'cubic; reboot' is no name of a congestion control, such as 'cubic'",
+    ),
+    "a congestion control that is a number": (SINGLE + "congestion = 3\n", "[network] congestion: 3 is no name"),
     "a backend that is none": (SINGLE + 'backend = "ns3"\n', "[network] backend: 'ns3' is none"),
     "CPUs of nobody": ('[place]\ncpus = { sever = "0" }\n', "cpus: there is no part 'sever'; did you mean 'server'?"),
     "CPUs that are none": ('[place]\ncpus = { load = "1-0" }\n', "cpus: load: '1-0' is not a list of CPUs"),
@@ -167,6 +173,16 @@ def test_the_network_and_the_roles_vary_like_server_and_load() -> None:
     ]
     assert [point.roles[0].settings["connections"] for point in points] == [3, 15, 3, 15]
     assert dict(points[0].setting) == {"network.rate": "10Mbit", "role.saturator.connections": 3}
+
+
+def test_networks_with_other_congestion_controls_are_not_shared() -> None:
+    text = SINGLE + '[matrix]\n"network.congestion" = ["cubic", "reno"]\n"load.connections" = [4, 5]\n'
+    points = plan(text).points
+    assert [point.network.congestion for point in points if point.network] == ["cubic", "cubic", "reno", "reno"]
+    assert [network_key(point) for point in points].count(network_key(points[0])) == 2
+    over_links = plan('[network]\ncongestion = "reno"\n[[network.link]]\nends = ["h1", "h2"]\n').points[0].network
+    assert over_links is not None
+    assert over_links.congestion == "reno"
 
 
 def test_a_role_takes_part_where_it_is_active_or_named() -> None:

@@ -153,6 +153,17 @@ def test_a_network_of_the_kernels_needs_its_bridges(monkeypatch: pytest.MonkeyPa
     assert findings(plan(10, NETWORK.format(backend="kernel", addresses=1)))["bridges"].level == "ok"
 
 
+def test_a_congestion_control_that_the_kernel_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = plan(10, NETWORK.format(backend="tap", addresses=1) + 'congestion = "vegas"\n')
+    monkeypatch.setattr(machine_checks, "_succeeds", lambda command: "vegas" not in command[-1])
+    found = findings(asked)["congestion control"]
+    assert (found.level, found.fix) == ("refuse", "modprobe tcp_vegas, or name another as [network] congestion")
+    assert "the kernel has no vegas for the hosts of the network, it has " in found.message
+    monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: True)
+    assert findings(asked)["congestion control"].level == "ok"
+    assert "congestion control" not in findings(plan(10, NETWORK.format(backend="tap", addresses=1)))
+
+
 def test_only_the_emulator_over_tap_needs_its_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(machine_checks, "TUN", tmp_path / "tun")
     monkeypatch.setattr(privilege, "TUN", tmp_path / "tun")

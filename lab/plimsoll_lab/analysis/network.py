@@ -29,6 +29,13 @@ def latest(run: RunRecord) -> list[CalibrationRecord]:
     return list({tuple(each.points): each for each in run.calibrations}.values())
 
 
+def congestion_controls(run: RunRecord) -> list[str]:
+    """What controlled the congestion of connections between the hosts of a run, by name: one, as a
+    rule; none where the run does not tell.
+    """
+    return sorted({name for record in latest(run) for name in (record.congestion or {}).values()})
+
+
 def paths_off(run: RunRecord, point: int) -> str | None:
     """Why the network of a point is not the one that was asked for; None where it is."""
     cell = _cell(run, point)

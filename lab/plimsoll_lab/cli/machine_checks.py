@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from plimsoll_lab.hosts.netns import AVAILABLE
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
 from plimsoll_lab.hosts.processes import available_cpus, listed
 from plimsoll_lab.hosts.samplers.environment import DESCRIPTORS_BESIDE, descriptors
@@ -242,6 +243,7 @@ def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:
     else:
         yield Finding(check="programs", level="ok", message="ip, unshare and nsenter are there")
     yield from _links(points)
+    yield from _congestion(points)
 
 
 def _links(points: tuple[Point, ...]) -> Iterator[Finding]:
@@ -262,6 +264,22 @@ def _links(points: tuple[Point, ...]) -> Iterator[Finding]:
         yield Finding(check="qdiscs", level="refuse", message=said, fix=fix)
     else:
         yield Finding(check="qdiscs", level="ok", message=f"{said}; the emulator over TAP needs neither")
+
+
+def _congestion(points: tuple[Point, ...]) -> Iterator[Finding]:
+    """Whether the kernel has the congestion controls that hosts are to use: tried on a route of a
+    namespace of its own, which loads a module where there is one.
+    """
+    asked = sorted({each for point in points if point.network and (each := point.network.congestion) is not None})
+    for name in asked:
+        route = f"ip link set lo up && ip route replace local 127.0.0.1 dev lo table local congctl {name}"
+        if _succeeds([*_in_namespace(), "sh", "-c", route]):
+            yield Finding(check="congestion control", level="ok", message=f"the kernel has {name}")
+        else:
+            has = _read(AVAILABLE, "none that it tells")
+            said = f"the kernel has no {name} for the hosts of the network, it has {has}"
+            fix = f"modprobe tcp_{name}, or name another as [network] congestion"
+            yield Finding(check="congestion control", level="refuse", message=said, fix=fix)
 
 
 def _has_qdisc(kind: str) -> bool:

@@ -25,6 +25,7 @@ from plimsoll_lab.hosts.messages import (
     MeasureGoodput,
     MeasureRoundTrips,
     ReadClock,
+    ReadCongestionControl,
     ReadUsage,
     Report,
     Start,
@@ -244,6 +245,10 @@ class Host:
         """Seconds that each of many ICMP echoes took; those that were lost are left out."""
         message = MeasureRoundTrips(place=self.place, address=there.addresses[0], expected_s=expected_s)
         return self.connection.ask(message)
+
+    def congestion_control(self, there: Host) -> str:
+        """What controls the congestion of a connection to there, by the kernel's name for it."""
+        return self.connection.ask(ReadCongestionControl(place=self.place, address=there.addresses[0]))
 
     def goodput(self, there: Host, *, round_trip_s: float, rate_bits_per_s: float | None, lossy: bool = False) -> float:
         """Payload bits a second that arrive there while more is sent than the path's rate; see

@@ -257,6 +257,18 @@ class MeasureRoundTrips(Message[tuple[float, ...]]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ReadCongestionControl(Message[str]):
+    """Begins a connection, and asks what controls its congestion; answered by the kernel's name for
+    it.
+    """
+
+    place: int
+    """Where it comes from."""
+    address: str
+    """Where it goes to; nothing has to listen there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureGoodput(Message[float]):
     """Sends more than a path's rate; answered by the payload bits a second that arrive."""
 

@@ -30,6 +30,10 @@ READY_S = 30.0
 KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
 """Holds a host's namespace. TCP there keeps no metrics from trial to trial (tcp_no_metrics_save,
 ip-sysctl.rst)."""
+AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
+"""The congestion controls that the kernel has, by name."""
+LOOPBACK = ("127.0.0.0/8", "127.0.0.1")
+"""The routes of the loopback device, which TCP within a host takes."""
 COUNTS_EVERY = "200ms"
 """How often the emulator prints its counts: a trial waits for those that follow its window."""
 
@@ -105,9 +109,10 @@ def open_network(
     addresses: Mapping[str, Sequence[str]],
     *,
     backend: str = "tap",
+    congestion: str | None = None,
 ) -> Iterator[Network]:
     """Hosts with these addresses, joined as `config` tells `plimsoll link`; the host hN has the
-    device hN-eth0.
+    device hN-eth0. TCP there uses the congestion control that is named, else the machine's.
     """
     with contextlib.ExitStack() as stack:
         with ScratchFolder() as folder:
@@ -127,6 +132,8 @@ def open_network(
             keeper_pid = local.agent.pid(keeper.number)
             pids.append(keeper_pid)
             _plug(local, pids[0], keeper_pid, name, own)
+            if congestion is not None:
+                _control(local, keeper_pid, name, own, congestion)
             place = ServedHost(name=name, addresses=tuple(own), interface=device_of(name), namespace_pid=keeper_pid)
             number = local.agent.add(place)
             stack.callback(local.agent.remove, number)
@@ -146,6 +153,32 @@ def _plug(local: LocalHost, emulator_pid: int, keeper_pid: int, name: str, addre
     steps = [f"ip address add {address}/8 dev {device}" for address in addresses]
     script = " && ".join([*steps, f"ip link set {device} up"])
     _finish(local, enter(keeper_pid, ["sh", "-c", script]), f"bring up {name}")
+
+
+def _control(local: LocalHost, keeper_pid: int, name: str, addresses: Sequence[str], congestion: str) -> None:
+    """Set TCP's congestion control in a host, by its routes (ip-route(8), congctl): the setting of
+    a new namespace (net.ipv4.tcp_congestion_control) cannot be written on every machine.
+    """
+    device = device_of(name)
+    local_routes = [f"local {address} dev {device} proto kernel scope host table local" for address in addresses]
+    local_routes += [f"local {address} dev lo proto kernel scope host table local" for address in LOOPBACK]
+    routes = [f"10.0.0.0/8 dev {device} proto kernel scope link", *local_routes]
+    sources = [addresses[0], *addresses, *(["127.0.0.1"] * len(LOOPBACK))]
+    script = " && ".join(
+        f"ip route replace {route} src {source} congctl {congestion}"
+        for route, source in zip(routes, sources, strict=True)
+    )
+    try:
+        _finish(local, enter(keeper_pid, ["sh", "-c", script]), f"set the congestion control of {name}")
+    except LabError as refusal:
+        has = Path(AVAILABLE).read_text(encoding="ascii").split()
+        if congestion in has:
+            raise
+        raise LabError(
+            f"[network] congestion: this kernel has no {congestion}, it has {', '.join(has)}; load its module "
+            f"(modprobe tcp_{congestion}), or name one of these",
+            exit_code=ENVIRONMENT,
+        ) from refusal
 
 
 def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:

@@ -40,6 +40,10 @@ PACKETS_LEAST, PACKETS_LEAST_LOSSY = 200, 3000
 OVERLOAD = 1.1
 CONNECTIONS = 4
 CHUNK = bytes(1 << 18)
+DISCARD = 9
+"""A port that nothing here listens on (RFC 863)."""
+CONTROL_NAME_BYTES = 16
+"""TCP_CA_NAME_MAX, linux/tcp.h."""
 SO_TIMESTAMPNS = 35
 """asm-generic/socket.h; the same on x86-64 and AArch64."""
 
@@ -99,6 +103,17 @@ def _echo_request(identity: int, number: int) -> bytes:
     total = sum(struct.unpack(f"!{len(words) // 2}H", words))
     total = (total >> 16) + (total & 0xFFFF)
     return struct.pack("!BBHHH", 8, 0, ~(total + (total >> 16)) & 0xFFFF, identity, number) + body
+
+
+def congestion_control(here: PathEnd, address: str) -> str:
+    """What controls the congestion of a connection from here (TCP_CONGESTION, tcp(7)). The kernel
+    chooses it with the route, as the connection begins: nobody has to answer.
+    """
+    with here.socket(socket.AF_INET, socket.SOCK_STREAM) as beginning:
+        beginning.settimeout(0)
+        beginning.connect_ex((address, DISCARD))
+        name = beginning.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONTROL_NAME_BYTES)
+    return name.partition(b"\0")[0].decode("ascii")
 
 
 def udp_goodput(here: PathEnd, there: PathEnd, rate: float, round_trip_s: float, *, lossy: bool) -> float:

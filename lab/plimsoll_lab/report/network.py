@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll_lab.analysis.network import paths
+from plimsoll_lab.analysis.network import congestion_controls, paths
 from plimsoll_lab.report.view import Cell, Section, Table
 from plimsoll_lab.store.run_record import RunRecord
 
@@ -38,7 +38,9 @@ def section(run: RunRecord) -> Section:
         return Section(name="network", title="Network")
     body = tuple((Cell(text=row[0], heading=True), *(Cell(text=cell) for cell in row[1:])) for row in found)
     table = Table(caption="Paths, measured before the first trial", head=HEADINGS, rows=body)
-    return Section(name="network", title="Network", note=f"{EXPLANATION}.", parts=[table])
+    controls = congestion_controls(run)
+    said = f" Congestion control of TCP: {', '.join(controls)}." if controls else ""
+    return Section(name="network", title="Network", note=f"{EXPLANATION}.{said}", parts=[table])
 
 
 def _ms(us: float) -> str:

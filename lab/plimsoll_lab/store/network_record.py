@@ -87,5 +87,8 @@ class CalibrationRecord(Record):
     """Whether the links keep large segments whole."""
     priority: str | int | None
     """The scheduling priority of the emulator."""
+    congestion: Mapping[str, str] | None = None
+    """By host: what controls the congestion of its connections, as its kernel says of one; null in
+    records of earlier versions."""
     paths: Sequence[PathRecord]
     """Each path that a part of the run uses."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plimsoll_lab.suite.errors import SuiteError, naming_source
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network_keys import LINK, NETWORK, NETWORK_LINK
 from plimsoll_lab.suite.tables import Table, as_table, refuse_unknown
-from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_shape, read_topology
+from plimsoll_lab.suite.topology import Link, Topology, join, read_addresses, read_congestion, read_shape, read_topology
 
 BACKENDS = ("tap", "kernel")
 
@@ -23,14 +25,17 @@ def read_network(table: Table, *, source: str) -> Topology:
         backend = "kernel" if backend == "netem" else backend  # its older name
         if backend not in BACKENDS:
             raise SuiteError(f"[network] backend: '{backend}' is none{suggest(str(backend), BACKENDS)}")
+        congestion = read_congestion(table.get("congestion"))
         topology, links = table.get("topology"), table.get("link")
         if isinstance(topology, str) and links is None:
-            return read_topology(topology, shape, addresses=addresses, backend=str(backend))
+            network = read_topology(topology, shape, addresses=addresses, backend=str(backend))
+            return replace(network, congestion=congestion)
         if topology is not None or not isinstance(links, list) or not links:
             raise SuiteError(
                 "[network]: give it a topology, such as 'single,3', or [[network.link]] tables, one of both"
             )
-        return join([_link(link, shape) for link in links], addresses=addresses, backend=str(backend))
+        network = join([_link(link, shape) for link in links], addresses=addresses, backend=str(backend))
+        return replace(network, congestion=congestion)
 
 
 def _link(raw: object, shape: Table) -> Link:
@@ -55,7 +60,14 @@ def _link(raw: object, shape: Table) -> Link:
 
 
 def refuse_emulated_links(network: Topology, *, source: str) -> None:
-    """Refuse links with settings: nothing emulates a cluster's network."""
+    """Refuse links with settings, and a congestion control: nothing emulates a cluster's network,
+    and its hosts' kernels are not the lab's to set.
+    """
+    if network.congestion is not None:
+        raise SuiteError(
+            f"{source}: [network] congestion: it is set for hosts that are namespaces of one machine only; leave "
+            "--hosts out, or set net.ipv4.tcp_congestion_control on the cluster's machines and leave it out here"
+        )
     for link in network.links:
         if link.shape:
             raise SuiteError(

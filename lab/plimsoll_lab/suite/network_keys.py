@@ -69,6 +69,12 @@ NETWORK: Keys = {
         means='Who carries the links: "tap", Plimsoll\'s emulator, or "kernel", its bridges, with htb and netem '
         "where a link is shaped.",
     ),
+    "congestion": Key(
+        kind="text",
+        default="as this machine has it",
+        example='"cubic"',
+        means="The congestion control of TCP on all hosts, by the kernel's name for it.",
+    ),
 }
 """Beside these a network takes the keys of a link, for all its links, and those of a whole path."""
 

@@ -27,6 +27,8 @@ FULL_FRAME_BYTES = 1514
 """The longest frame of Ethernet without its checksum, as tc(8) counts it."""
 
 _WORDS = re.compile(r"(single|linear|dumbbell),(\d+)")
+_CONTROL = re.compile(r"[a-z0-9_-]{1,15}")
+"""The kernel's names have up to 15 bytes (TCP_CA_NAME_MAX, linux/tcp.h)."""
 _PART = re.compile(r"([hs])([1-9]\d{0,4})")
 
 LinkSettings = Mapping[str, "str | int | LinkSettings"]
@@ -65,6 +67,8 @@ class Topology:
     backend: str = "tap"
     """Who carries packets: `tap`, our own emulator, or `kernel`, its bridges, with its netem where
     a link is shaped."""
+    congestion: str | None = None
+    """TCP's congestion control on every host; None for the machine's own."""
     one_line: bool = False
     """Whether the delays and losses follow from those of a whole path: such a run has figures even
     where a path is not quite what was asked for, with a warning."""
@@ -232,6 +236,13 @@ def read_addresses(raw: object) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or not 1 <= raw <= ADDRESSES_MAX:
         raise SuiteError(f"[network] addresses: {raw!r} is out of range; write 1 to {ADDRESSES_MAX}")
     return raw
+
+
+def read_congestion(raw: object) -> str | None:
+    """The congestion control that hosts use. Which of them a kernel has is only seen there."""
+    if raw is None or (isinstance(raw, str) and _CONTROL.fullmatch(raw)):
+        return raw
+    raise SuiteError(f"[network] congestion: {raw!r} is no name of a congestion control, such as 'cubic'")
 
 
 def _refuse_loops(links: Sequence[Link]) -> None:

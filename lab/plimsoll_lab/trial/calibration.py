@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll_lab.hosts.path import DATAGRAM_BYTES, OVERLOAD, PING_FRAME_BYTES, SEGMENT_BYTES
 from plimsoll_lab.problem import ENVIRONMENT, LabError
@@ -54,6 +54,7 @@ def calibrate(plan: Plan, testbeds: Mapping[int, Testbed]) -> list[CalibrationRe
                     "backend": testbed.topology.backend,
                     "large_segments": ready.get("large_segments"),
                     "priority": ready.get("priority"),
+                    "congestion": _congestion(testbed, testbed.topology, used),
                     "paths": [_calibrate_path(testbed, testbed.topology, start, end) for start, end in used],
                 }
             )
@@ -138,6 +139,22 @@ def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole:
             carried = min(carried, bits_per_s(str(shape["rate"])))
         carried *= 1 - ratio(str(shape.get("loss", "0")))
     return carried * (SEGMENT_BYTES if whole else DATAGRAM_BYTES) / FULL_FRAME_BYTES
+
+
+def _congestion(testbed: Testbed, topology: Topology, used: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What controls the congestion of connections between hosts, by host; stops the run where it is
+    not what was asked for.
+    """
+    ways = [way for start, end in used for way in ((start, end), (end, start))]
+    found = {here: testbed.hosts[here].congestion_control(testbed.hosts[there]) for here, there in ways}
+    for host, control in found.items():
+        if topology.congestion not in {None, control}:
+            raise LabError(
+                f"[network] congestion: connections of {host} use {control} and not {topology.congestion}: something "
+                "has changed the routes of its namespace; run again",
+                exit_code=ENVIRONMENT,
+            )
+    return found
 
 
 def _carries_large_segments(testbed: Testbed) -> bool:

@@ -110,7 +110,8 @@ def network_key(point: Point) -> str:
     if point.network is None:
         return ""
     config = point.network.link_config(seed=0)
-    return json.dumps([config, point.network.addresses, point.network.backend], sort_keys=True)
+    network = point.network
+    return json.dumps([config, network.addresses, network.backend, network.congestion], sort_keys=True)
 
 
 @contextlib.contextmanager
@@ -122,5 +123,6 @@ def _open(local: LocalHost, binary: str, point: Point, seed: int) -> Iterator[Te
     addresses = {name: topology.addresses_of(name) for name in topology.hosts}
     # The link's generator takes 64 bits; so does the seed of every run.
     config = topology.link_config(seed=seed)
-    with open_network(local, binary, config, addresses, backend=topology.backend) as network:
+    opened = open_network(local, binary, config, addresses, backend=topology.backend, congestion=topology.congestion)
+    with opened as network:
         yield Testbed(hosts={LOCAL: local, **network.hosts}, network=network, topology=topology)
