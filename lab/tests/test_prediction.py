@@ -101,6 +101,14 @@ def test_a_saturator_takes_its_part_of_the_cpu_and_of_the_link() -> None:
     assert narrow == pytest.approx(4 * 43.9, rel=0.05)
 
 
+def test_a_costly_file_keeps_the_server_as_busy_as_a_synthetic_one() -> None:
+    select = HTTP.replace('"fork"', '"select"\nworkers = 1') + network(delay="0ms")
+    costly = select.replace("synthetic", 'root = "/srv"\nwork_path = ["/other.bin=7s", "/dear.bin=20ms"]\nsynthetic')
+    file = SATURATOR.replace("/burn/20ms/75672", "/dear.bin")
+    assert trial_s(point(costly + file)) == pytest.approx(trial_s(point(select + SATURATOR)), rel=0.01)
+    assert trial_s(point(costly + file.replace("dear", "cheap"))) < 5
+
+
 def test_a_server_on_one_cpu_burns_at_half_the_rate() -> None:
     burning = HTTP.replace("/bytes/", "/burn/20ms/")
     two, one = (trial_s(point(burning + place)) for place in ("", '[place]\ncpus = { server = "0" }\n'))

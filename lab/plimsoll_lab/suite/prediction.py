@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.placement import LOAD, SERVER, way
-from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.settings import Settings, texts
 from plimsoll_lab.suite.spec import Plan, Point, SearchSettings
 from plimsoll_lab.suite.topology import LinkSettings
 from plimsoll_lab.suite.units import bits_per_s, duration_s
@@ -191,13 +191,22 @@ def _loops(point: Point) -> int:
 def _request_cost(point: Point, load: Settings) -> RequestCost:
     work_s = duration_s(str(point.server.get("work", "0")))
     if load.get("protocol", point.server.get("protocol")) == "http":
-        found = _SYNTHETIC.fullmatch(str(load.get("path", "")))
+        path = str(load.get("path", ""))
+        found = _SYNTHETIC.fullmatch(path)
         if found is None:
-            return RequestCost(sent_bytes=0, received_bytes=0, work_s=work_s)
+            # How long a file is only its host knows.
+            return RequestCost(sent_bytes=0, received_bytes=0, work_s=work_s + _work_of_file_s(point.server, path))
         burnt_s = duration_s(found["burn"]) if found["burn"] else 0.0
         return RequestCost(sent_bytes=0, received_bytes=int(found["size"]), work_s=work_s + burnt_s)
     size = message_bytes(load)
     return RequestCost(sent_bytes=size, received_bytes=size, work_s=work_s)
+
+
+def _work_of_file_s(server: Settings, path: str) -> float:
+    """CPU that a server of ours burns for each answer about one file."""
+    listed = texts(server, "work_path") if "work_path" in server else ()
+    found = (each.rpartition("=") for each in listed)
+    return next((duration_s(work) for name, _, work in found if name == path), 0.0)
 
 
 def _saturation(point: Point) -> Saturation:
