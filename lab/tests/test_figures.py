@@ -26,7 +26,7 @@ SUMMARY: Json = {
 }
 
 
-def figures(roles: tuple[Role, ...] = (), **changed: object) -> dict[str, float]:
+def figures(roles: tuple[Role, ...] = (), targets: tuple[str, ...] = (), **changed: object) -> dict[str, float]:
     window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=4.0)
     sources: dict[str, object] = {
         "load": {"summary": SUMMARY},
@@ -48,6 +48,7 @@ def figures(roles: tuple[Role, ...] = (), **changed: object) -> dict[str, float]
         "window": window,
     }
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
+    load |= {"target": targets} if targets else {}
     place = Placement(server="h1", load=("h2",))
     point = Point(number=0, setting={}, server={}, load=load, place=place, roles=roles)
     return trial_figures(FigureSources(**{**sources, **changed}), point)  # type: ignore[arg-type]
@@ -83,6 +84,8 @@ def test_what_another_server_answers_is_no_work_of_the_server_under_test() -> No
     assert cost in figures(roles=(second(target="role:server"), origin()))
     assert cost not in figures(roles=(second(target="role:origin"), origin()))
     assert cost in figures(roles=(second(target="role:origin"), origin(command=("nginx",))))
+    assert cost not in figures(roles=(origin(),), targets=("role:server", "role:origin"))
+    assert cost in figures(roles=(origin(),), targets=("role:server", "role:server"))
 
 
 def test_the_growth_of_a_backlog_is_told_of_an_open_loop_whose_generators_tell_every_second() -> None:

@@ -97,6 +97,15 @@ REFUSALS = {
         "[network] congestion: 'cubic; reboot' is no name of a congestion control, such as 'cubic'",
     ),
     "a congestion control that is a number": (SINGLE + "congestion = 3\n", "[network] congestion: 3 is no name"),
+    "more targets than hosts": (
+        SINGLE + PLACE + FORWARDER + '[matrix]\n"load.target" = [["role:relay", "role:server", "role:relay"]]\n',
+        "[load] target: 3 targets for 2 hosts of generators",
+    ),
+    "several targets of a role": (
+        SINGLE + SATURATOR.replace('"role:server"', '["role:server", "role:server"]'),
+        "[role saturator] target: a role has one host, and so one target",
+    ),
+    "a target that is a number": (SINGLE + '[matrix]\n"load.target" = [3]\n', "[load] target: 3 is neither a text nor"),
     "a backend that is none": (SINGLE + 'backend = "ns3"\n', "[network] backend: 'ns3' is none"),
     "CPUs of nobody": ('[place]\ncpus = { sever = "0" }\n', "cpus: there is no part 'sever'; did you mean 'server'?"),
     "CPUs that are none": ('[place]\ncpus = { load = "1-0" }\n', "cpus: load: '1-0' is not a list of CPUs"),
@@ -212,6 +221,22 @@ def test_explicit_links_take_what_they_do_not_say_from_the_network() -> None:
 def test_paths_are_those_on_which_parts_talk() -> None:
     point = plan(SINGLE + PLACE + SATURATOR + FORWARDER.replace("h3", "h2")).points[0]
     assert paths(point.place, point.roles, point.load) == [("h2", "h1"), ("h3", "h1")]
+
+
+def test_each_of_several_generators_may_have_a_target_of_its_own() -> None:
+    second = '[[role]]\nname = "second"\nkind = "server"\non = "h3"\n'
+    relay = FORWARDER.replace('target = "role:server"', 'mappings = ["*:7000=role:server", "*:8000=role:second"]')
+    text = SINGLE.replace("single,3", "single,4") + PLACE + relay.replace("h3", "h4") + second
+    direct, forwarded = plan(
+        text + '[matrix]\n"load.target" = [["role:server", "role:second"], ["role:relay:7000", "role:relay:8000"]]\n'
+    ).points
+    assert [share(direct.load, number, 2)["target"] for number in (0, 1)] == ["role:server", "role:second"]
+    assert share(forwarded.load, 1, 2)["target"] == "role:relay:8000"
+    # From h3 to itself there is no path.
+    assert paths(direct.place, direct.roles, direct.load) == [("h2", "h1"), ("h4", "h1"), ("h4", "h3")]
+    assert paths(forwarded.place, forwarded.roles, forwarded.load) == [
+        ("h2", "h4"), ("h3", "h4"), ("h4", "h1"), ("h4", "h3"),
+    ]  # fmt: skip
 
 
 def test_parts_start_after_those_that_they_name() -> None:

@@ -21,6 +21,7 @@ from plimsoll_lab.hosts.processes import available_cpus, listed
 from plimsoll_lab.hosts.samplers.environment import DESCRIPTORS_BESIDE, descriptors
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.placement import references
 from plimsoll_lab.suite.prediction import connections, most_connections, predicted_s
 from plimsoll_lab.suite.spec import Plan, Point
 
@@ -120,11 +121,10 @@ def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most: dict[str, int] = {}
     for point in points:
-        _, _, named = str(point.load.get("target", "")).partition("role:")
-        commands = {role.name for role in point.roles if role.kind == "command"}
-        name = named.partition(":")[0]
-        if name in commands:
-            most[name] = max(most.get(name, 0), connections(point.load))
+        named = [name for name, _ in references(point.load)]
+        for name in (role.name for role in point.roles if role.kind == "command" and role.name in named):
+            relayed = -(-connections(point.load) * named.count(name) // len(named))
+            most[name] = max(most.get(name, 0), relayed)
     for name, relayed in most.items():
         need = 2 * relayed + DESCRIPTORS_BESIDE
         if hard == resource.RLIM_INFINITY or need <= hard:

@@ -86,6 +86,8 @@ def check_point(suite: Suite, point: Point) -> None:
         where = f"role {role.name}"
         if role.kind == "load":
             _check_load(suite.source, where, role.settings, endless=not role.measured)
+            if isinstance(role.settings.get("target"), tuple):
+                raise SuiteError(f"{suite.source}: [{where}] target: a role has one host, and so one target")
         elif role.kind == "server":
             _check_server(suite.source, where, role.settings)
         elif role.kind == "command":
@@ -147,9 +149,15 @@ def _check_load(source: str, table: str, load: Settings, *, endless: bool = Fals
 
 def _check_shares(suite: Suite, point: Point) -> None:
     """Each of several generators needs a part of what they share, at the lowest load of a search
-    too.
+    too, and a target of its own where they have several.
     """
     source, count = suite.source, len(point.place.load)
+    targets = point.load.get("target")
+    if isinstance(targets, tuple) and len(targets) != count:
+        raise SuiteError(
+            f"{source}: [load] target: {len(targets)} targets for {count} hosts of generators; write one for each host "
+            "of [place] load, or one alone"
+        )
     if suite.search is not None and suite.search.key == "connections" and suite.search.lowest < count:
         raise SuiteError(
             f"{source}: [search] range: {suite.search.lowest} connections are too few for {count} generators to share"

@@ -121,11 +121,11 @@ LOAD_FLAGS: dict[str, dict[str, Flag]] = {
 }
 
 DESTINATIONS: dict[str, dict[str, Flag]] = {
-    "echo": {"target": Flag(kind="text")},
-    "http": {"target": Flag(kind="text"), "path": Flag(kind="text")},
+    "echo": {"target": Flag(kind="texts")},
+    "http": {"target": Flag(kind="texts"), "path": Flag(kind="text")},
 }
 """What says where a load goes: `target`, an address or URL in place of the server's own; `path`,
-what is asked for.
+what is asked for. A list of targets has one for each host of the generators.
 
 No flags: the lab makes the generator's target of them."""
 

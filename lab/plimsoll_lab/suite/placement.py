@@ -202,6 +202,14 @@ def references(settings: Settings) -> list[tuple[str, int | None]]:
     return found
 
 
+def by_target(load: Settings) -> list[Settings]:
+    """A load's settings, once for each target that it has: of several each host of the generators
+    has its own, in their order.
+    """
+    target = load.get("target")
+    return [{**load, "target": each} for each in target] if isinstance(target, tuple) else [load]
+
+
 def way(load: Settings, roles: Iterable[Role]) -> list[str]:
     """The parts that a load's requests pass; the last one answers them. Of a part that names
     several others the first one counts.
@@ -264,11 +272,12 @@ def paths(place: Placement, roles: Sequence[Role], load: Settings) -> list[tuple
     once.
     """
     homes = {SERVER: place.server_host, **{role.name: role.host for role in roles}}
-    talks = [(host, load) for host in place.load]
+    loads = by_target(load)
+    talks = [(host, loads[number % len(loads)]) for number, host in enumerate(place.load)]
     talks += [(role.host, role.settings) for role in roles]
     found: dict[tuple[str, str], None] = {}
-    for host, settings in talks:
-        names = [name for name, _ in references(settings)] or ([SERVER] if settings is load else [])
+    for number, (host, settings) in enumerate(talks):
+        names = [name for name, _ in references(settings)] or ([SERVER] if number < len(place.load) else [])
         for name in names:
             if homes[name] != host:
                 found[host, homes[name]] = None

@@ -84,7 +84,9 @@ _OF_THE_LAB: Mapping[str, Mapping[str, str]] = {
 """Defaults that the lab has in place of the binary's."""
 _DESTINATION = {
     "target": FlagHelp(
-        text="An address, a URL, or `role:NAME`, in place of the server's address", default="the server"
+        text="An address, a URL, or `role:NAME`, in place of the server's address. In `[load]` also a list: one for "
+        "each host of `[place] load`, in its order",
+        default="the server",
     ),
     "path": FlagHelp(text="The path that is asked for", default="/"),
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, without_csv
-from plimsoll_lab.suite.placement import LOAD, SERVER, resolve
+from plimsoll_lab.suite.placement import LOAD, SERVER, by_target, resolve
 from plimsoll_lab.suite.prediction import connections
 from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
 from plimsoll_lab.suite.spec import Role, Suite
@@ -100,8 +100,10 @@ def in_records(command: list[str], host: Host, records: Path) -> list[str]:
 
 def share(settings: Settings, number: int, of: int) -> Settings:
     """What one of several generators, numbered from 0, does of what they share; the first take what
-    is left over.
+    is left over. Of several targets it has its own.
     """
+    loads = by_target(settings)
+    settings = loads[number % len(loads)]
     if of == 1:
         return settings
     own = dict(settings)

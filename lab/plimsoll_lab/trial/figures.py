@@ -21,7 +21,7 @@ from plimsoll_lab.store.program_output import (
 from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, status_figure
-from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, way
+from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, by_target, way
 from plimsoll_lab.suite.prediction import connections, message_bytes
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point
@@ -207,7 +207,8 @@ def _serves_others(point: Point) -> bool:
 def _answered_elsewhere(point: Point) -> bool:
     """Whether a further server of ours answers a load that is measured."""
     roles = {role.name: role for role in point.roles}
-    last = (roles.get(way(load, point.roles)[-1]) for load in _measured(point))
+    loads = (each for load in _measured(point) for each in by_target(load))
+    last = (roles.get(way(load, point.roles)[-1]) for load in loads)
     # Of a command nobody knows where it sends what it is asked.
     return any(each is not None and each.kind == SERVER and "command" not in each.settings for each in last)
 
