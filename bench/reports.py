@@ -57,7 +57,7 @@ MEASURED = ("server", "load", "matrix", "run", "network", "place", "role", "poin
 """Tables and keys of a suite that say what is measured."""
 TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
 """Figures of a suite that its table has besides: what the document tells of each case."""
-FURTHER = {"http-saturation-ladder": ("host.load_average",)}
+FURTHER = {"http-saturation-ladder": ("server.cpu_cores", "server.cpu_cores_min", "host.load_average")}
 """Figures of a suite that are drawn and tabled besides those that it states or claims."""
 DEFAULT_CONTROL = "bbr"
 """The default of the kernel that runs were made on which do not say what their hosts used."""

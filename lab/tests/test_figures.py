@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.hosts.samplers.usage import Usage
-from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point, Role
-from plimsoll_lab.trial.figures import FigureSources, sequences, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, least_cores, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 
 SUMMARY: Json = {
@@ -127,6 +129,23 @@ def test_what_a_server_spends_on_a_load_that_does_not_count_is_no_cost_of_one_th
         found = figures((beside, relay, second))
         assert ("server.cpu_us_per_request" in found) == known, beside
         assert found["server.cpu_cores"] == 0.5
+
+
+def test_the_least_cpu_is_that_of_any_half_second_and_of_no_single_sample() -> None:
+    def samples(*cores: float) -> list[Sample]:
+        totals = itertools.accumulate((each * 0.1 for each in cores), initial=7.0)
+        return [Sample(at_s=0.1 * n, cpu_s=total, memory_bytes=None) for n, total in enumerate(totals)]
+
+    steady, dip = [1.0] * 10, [0.2] * 5
+    assert least_cores(samples(*steady, *dip, *steady)) == pytest.approx(0.2)
+    # One sample of nothing is a fifth of the half second around it.
+    assert least_cores(samples(*steady, 0.0, *steady)) == pytest.approx(0.8)
+    assert least_cores(samples(*[1.0] * 4)) is None, "too short"
+    assert least_cores([samples(*steady)[0], samples(*steady)[-1]]) is None, "only its ends were read"
+    assert least_cores([]) is None
+    window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=2.5)
+    window.samples.extend(samples(*steady, *dip, *steady))
+    assert figures(window=window)["server.cpu_cores_min"] == pytest.approx(0.2)
 
 
 def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() -> None:

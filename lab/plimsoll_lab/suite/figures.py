@@ -117,6 +117,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     Figure(name="server.cpu_us_per_request", label="server CPU per request", unit="us", better="lower"),
     Figure(name="server.cpu_cores", label="server CPU", unit="cores", better="lower"),
+    Figure(name="server.cpu_cores_min", label="server CPU, least half second", unit="cores", better="lower"),
     Figure(name="server.memory_bytes", label="server memory", unit="bytes", better="lower"),
     *_counts("server", "higher", connections="connections accepted", peak_connections="connections held at once"),
     *_counts("server", "higher", requests="requests the server counted"),

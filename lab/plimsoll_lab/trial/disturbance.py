@@ -22,7 +22,7 @@ from plimsoll_lab.store.records import CutRecord, ResultWarning
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
 """Figures that a moment may have moved; of the first the request log has each request."""
-FETCHES = ("connection_and_transmission_us", "backlog_growth.low", "backlog_growth.high")
+FURTHER = ("connection_and_transmission_us", "backlog_growth.low", "backlog_growth.high", "server.cpu_cores_min")
 """More of them, each one number."""
 RATES = ("completed_rate", "goodput_bits_per_s", "offered_rate")
 """Figures a second: the cut time leaves their denominator."""
@@ -231,7 +231,7 @@ def _is_disturbed(name: str, cut: CutRecord) -> bool:
     own = _own(name)
     if own != name and (own in cut.doubted or (own in RATES and cut.share > RATE_UNSURE)):
         return True
-    return own in FETCHES or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
+    return own in FURTHER or own.partition(".")[0] in TIMES or SEQUENCE_TIMES.fullmatch(own) is not None
 
 
 def network_warnings(network: LinkWindow | None) -> list[ResultWarning]:

@@ -18,7 +18,7 @@ from plimsoll_lab.store.program_output import (
     pick,
     read_output,
 )
-from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, ServerRecord
+from plimsoll_lab.store.records import HostsRecord, Json, MeasuredLoadRecord, RoleRecord, Sample, ServerRecord
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, status_figure
 from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER, by_target, way
@@ -34,6 +34,11 @@ CAPTURED = ("retransmissions", "out_of_order", "duplicate_acks", "zero_windows",
 
 ENDS = 10
 """Of a capture this part at either end is left out of its swing."""
+DIP_S = 0.5
+"""How long a server's CPU has to be low to count as a dip: five samples, so that the moment at
+which one is read matters little."""
+ENDS_ALONE = 2
+"""Samples of a window of which no more was read than its ends."""
 
 Figures = dict[str, float]
 
@@ -218,10 +223,29 @@ def _server_cost(window: Window) -> Figures:
         return {}
     cpu_s = window.last.cpu_s - window.first.cpu_s
     figures = {"server.cpu_cores": cpu_s / window.length_s}
+    least = least_cores(window.samples)
+    if least is not None:
+        figures["server.cpu_cores_min"] = least
     memory = [sample.memory_bytes for sample in window.samples if sample.memory_bytes is not None]
     if memory:
         figures["server.memory_bytes"] = max(memory)
     return figures
+
+
+def least_cores(samples: Sequence[Sample]) -> float | None:
+    """The least that a server used over any time of DIP_S, or a little more; None of a shorter
+    window, and where only its ends were read.
+    """
+    found: list[float] = []
+    ends = iter(samples)
+    end = next(ends, None)
+    for begin in samples:
+        while end is not None and end.at_s - begin.at_s < DIP_S:
+            end = next(ends, None)
+        if end is None:
+            break
+        found.append((end.cpu_s - begin.cpu_s) / (end.at_s - begin.at_s))
+    return min(found, default=None) if len(samples) > ENDS_ALONE else None
 
 
 def _host(sources: FigureSources, host: str) -> Figures:
