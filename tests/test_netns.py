@@ -17,6 +17,7 @@ import pytest
 
 from laboratory import BINARY, ROOT, environment, holders, living, needs_networks, wait_until
 from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.link_rate import RATES, measure_kept_rate
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import AVAILABLE, Network, open_network
 from plimsoll_lab.problem import LabError
@@ -155,6 +156,13 @@ def test_a_free_port_is_one_that_nobody_on_that_host_listens_on(local: LocalHost
         with host.start(serve, role="server", metered=False) as server:
             event(host, server, "ready")
             assert host.free_port() == first + 2
+
+
+def test_the_emulators_packet_rate_is_measured(local: LocalHost) -> None:
+    found = measure_kept_rate(local, BINARY)
+    # How much it is depends on the machine, and on what else it does.
+    assert 0 <= found.per_s < 2 * RATES[-1]
+    assert found.per_s or not found.by_sender
 
 
 def test_a_broken_configuration_is_told_as_the_emulator_tells_it(local: LocalHost) -> None:

@@ -1,4 +1,6 @@
-"""`plimsoll lab preflight`: says what this machine lacks for a suite."""
+"""`plimsoll lab preflight`: says what this machine lacks for a suite, and up to which packet rate
+the emulator is in time here.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import argparse
 import json
 
 from plimsoll_lab.cli import machine_checks
+from plimsoll_lab.cli.emulator_check import check_emulator
 from plimsoll_lab.cli.verb import DONE, Verb, colour, say
 from plimsoll_lab.problem import ENVIRONMENT
 from plimsoll_lab.suite import shipped
@@ -22,7 +25,7 @@ def _preflight(options: argparse.Namespace) -> int:
     if options.suite is not None:
         suite = read_file(shipped.find(options.suite))
         plan = expand(suite, seed=suite.run.seed or 0)
-    findings = machine_checks.preflight(plan)
+    findings = [*machine_checks.preflight(plan), *check_emulator(plan)]
     told = machine_checks.report(findings)
     say(json.dumps(told) if options.json else machine_checks.render(findings, colour=colour(options)))
     return ENVIRONMENT if told["level"] == "refuse" else DONE
