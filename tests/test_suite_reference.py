@@ -41,6 +41,7 @@ BESIDE: dict[str, Blocks] = {
     "[server] ready": {"[server]": {"command": '["./server", "{port}"]'}},
     "[[point]] name": {"[[point]]": {'"load.connections"': "64"}},
     "[[reference]] values": {"[[reference]]": {"figure": "", "value": ""}},
+    "[[claim]] difference": {"[[claim]]": {"expect": '"> 1ms"'}},
     "[verdict] compare": {"[matrix]": {'"server.model"': '["epoll", "uring"]'}},
     "[verdict] baseline": TWO_BUILDS,
     "[verdict] tolerance": {**TWO_BUILDS, "[verdict]": {"baseline": '"old"'}},

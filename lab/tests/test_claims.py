@@ -225,6 +225,22 @@ def test_an_effect_can_be_larger_here_than_there() -> None:
     assert told.outcome == "confirmed"
 
 
+def test_a_difference_has_the_figures_unit_and_may_lie_below_its_range() -> None:
+    added = replace(CLAIMED, difference=True, least=9.0, most=None)
+    blocks = {0: [10.0, 20.0, 40.0], 1: [20.0, 31.0, 49.0]}
+    told = judged(added, values=blocks)
+    assert told.value == pytest.approx(10.0)
+    assert told.interval == pytest.approx((10.0 - 2.484, 10.0 + 2.484), rel=1e-3)
+    assert told.outcome == "cannot be told"
+    assert told.difference
+    saved = replace(added, at={"load.connections": 10}, over={"load.connections": 20}, least=1.0)
+    assert judged(saved, values=blocks).outcome == "contradicted"
+    # Nothing is divided, so a value of zero is one like any other.
+    assert judged(added, values={0: [0.0] * 3, 1: [10.0] * 3}).outcome == "confirmed"
+    pair: tuple[Settings, Settings] = ({"load.connections": 10}, {"load.connections": 20})
+    assert judged(replace(added, against=pair), values=blocks).value == pytest.approx(20.0)
+
+
 def test_a_time_of_other_hardware_is_never_confirmed() -> None:
     told = judged(replace(CLAIMED, over=None, portable=False, least=0.0, most=1e9))
     assert told.outcome == "other hardware"
@@ -420,6 +436,9 @@ REFUSALS = {
     "no range": (CLAIM.replace("1.5 to 3", "twice"), "is no range"),
     "no number": (CLAIM.replace("1.5 to 3", "nan to 3"), "is not a number"),
     "point": (CLAIM.replace('"load.think" = "1s" }\nover', '"load.size" = "1B" }\nover'), "'load.size' does not vary"),
+    "a difference of one": (CLAIM.replace("over =", "# over =") + "difference = true\n", "of which two points?"),
+    "a difference without a unit": (CLAIM + "difference = true\n", "expect: '1.5' is not a duration"),
+    "a difference of a word": (CLAIM + 'difference = "yes"\n', "[[claim]] 1 difference: 'yes' is neither true nor"),
     "key": (CLAIM + "hardware = 1\n", "[[claim]] 1 hardware: unknown key"),
     "reference": ('[[reference]]\nfigure = "elapsed_s"\nat = {}\nvalue = "3"\nsource = "x"\n', "is not a duration"),
     "a row and a figure": (ROW + 'figure = "elapsed_s"\n', "[[reference]] 1 values: it has a figure of its own too"),
@@ -449,6 +468,8 @@ def test_a_row_of_a_documents_table_is_a_reference_a_figure() -> None:
 def test_a_claim_is_read_as_it_is_written() -> None:
     (found,) = read(SUITE + CLAIM).claims
     assert (found.least, found.most, found.portable) == (1.5, 3.0, True)
+    between = read(SUITE + CLAIM.replace("1.5 to 3", "1ms to 2ms") + "difference = true\n").claims[0]
+    assert (between.least, between.most, between.difference) == (1000.0, 2000.0, True)
     one_sided = read(SUITE + CLAIM.replace("1.5 to 3", ">= 2")).claims[0]
     assert (one_sided.least, one_sided.most) == (2.0, None)
 

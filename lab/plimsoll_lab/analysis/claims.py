@@ -121,7 +121,7 @@ def _judge(
         series.append(values)
     here = [_matching(points, place)[0] for place in settings_of(claim)]
     obstacle = paths_off or _unlike_told(claim.figure, here, trials)
-    value, interval, none = _value(series)
+    value, interval, none = _value(series, difference=claim.difference)
     most = math.inf if claim.most is None else claim.most
     outcome = UNTOLD if obstacle else decide_claim(interval, claim.least, most, portable=claim.portable)
     reasons = {
@@ -152,9 +152,9 @@ def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[T
     return f"{min(parts):.0%} of one point's trials tell it, {max(parts):.0%} of another's: the rest may be the slowest"
 
 
-def _value(series: Sequence[Series]) -> tuple[float | None, Interval | None, str | None]:
-    """The figure, or the ratio or ratio of ratios, with its interval of 95 % (Student's t; of
-    ratios, over logarithms), and why it has no interval, where it has none.
+def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None, Interval | None, str | None]:
+    """The figure, or the ratio or ratio of ratios, or the same of differences, with its interval of
+    95 % (Student's t; of ratios, over logarithms), and why it has no interval, where it has none.
 
     Blocks pair what is compared, so what disturbs a whole block cancels out. No block is left out
     for a value of zero, or for one that is known between bounds alone: the others would not stand
@@ -168,22 +168,29 @@ def _value(series: Sequence[Series]) -> tuple[float | None, Interval | None, str
         return None, None, BOUNDED
     if len(series) == 1:
         return _mean([(row[0].found, row[0].low, row[0].high) for row in told])
+    if difference:
+        return _mean([_difference(row) for row in told])
     if any(each.low <= 0 for row in told for each in row):
         return None, None, "a value of zero has no ratio to another"
-    value, interval, none = _mean([_log_ratio(row) for row in told])
+    value, interval, none = _mean([_difference([_log(each) for each in row]) for row in told])
     return math.exp(value), interval and (math.exp(interval[0]), math.exp(interval[1])), none
 
 
-def _log_ratio(row: Sequence[_Told]) -> tuple[float, float, float]:
-    """The logarithm of a ratio, or of a ratio of ratios, of one block, with the least and the most
+def _log(told: _Told) -> _Told:
+    """A figure's logarithm: of these the difference is that of the ratio."""
+    return _Told(found=math.log(told.found), low=math.log(told.low), high=math.log(told.high))
+
+
+def _difference(row: Sequence[_Told]) -> tuple[float, float, float]:
+    """The difference, or the difference of differences, of one block, with the least and the most
     that it may be.
     """
     signs = (1, -1, -1, 1)
     found = low = high = 0.0
     for sign, each in zip(signs, row, strict=False):
-        found += sign * math.log(each.found)
-        low += sign * math.log(each.low if sign > 0 else each.high)
-        high += sign * math.log(each.high if sign > 0 else each.low)
+        found += sign * each.found
+        low += sign * (each.low if sign > 0 else each.high)
+        high += sign * (each.high if sign > 0 else each.low)
     return found, low, high
 
 
@@ -254,6 +261,7 @@ def _answer(
         at=claim.at,
         over=claim.over,
         against=claim.against,
+        difference=claim.difference,
         expect=claim.expect,
         free=claim.free,
         outcome=outcome,

@@ -57,7 +57,7 @@ def measured(claim: ClaimRecord, run: RunRecord) -> str:
     """
     if claim.value is None:
         return claim.reason
-    if claim.over is not None:
+    if claim.over is not None and not claim.difference:
         return formatting.ratio(claim.value, claim.interval)
     unit = run.figure(claim.figure).unit
     ends = ", ".join(formatting.number(each, unit) for each in claim.interval or ())

@@ -271,6 +271,8 @@ class ClaimRecord(Record):
     """The point it is divided by; without it, the figure itself is claimed."""
     against: Sequence[Settings] | None
     """Two points whose ratio that ratio is divided by."""
+    difference: bool = False
+    """Whether these divisions are subtractions."""
     expect: str
     """The claimed range as it was written."""
     free: str
@@ -278,7 +280,7 @@ class ClaimRecord(Record):
     outcome: ClaimOutcome
     """What the run says about it."""
     value: float | None
-    """The figure or the ratio; null where there is none."""
+    """The figure, the ratio or the difference; null where there is none."""
     interval: Interval | None
     """Its interval of 95 %."""
     reason: str

@@ -80,10 +80,13 @@ def _claim(table: Table, where: str) -> Claim:
         one, other = (_setting({"against": each}, "against", where) for each in pair)
         against = (one, other)
     expect = _text(table, "expect", where)
-    least, most = _range(expect, figure, where, ratio=over is not None)
-    portable = table.get("portable", over is not None)
-    if not isinstance(portable, bool):
-        raise SuiteError(f"{where} portable: {portable!r} is neither true nor false")
+    portable, difference = table.get("portable", over is not None), table.get("difference", False)
+    for key, value in (("portable", portable), ("difference", difference)):
+        if not isinstance(value, bool):
+            raise SuiteError(f"{where} {key}: {value!r} is neither true nor false")
+    if difference and over is None:
+        raise SuiteError(f'{where} difference: of which two points? write the second one as "over"')
+    least, most = _range(expect, figure, where, ratio=over is not None and not difference)
     return Claim(
         name=_text(table, "name", where),
         source=_text(table, "source", where),
@@ -95,7 +98,8 @@ def _claim(table: Table, where: str) -> Claim:
         most=most,
         expect=expect,
         free=str(table.get("free", "")),
-        portable=portable,
+        portable=portable is True,
+        difference=difference is True,
     )
 
 

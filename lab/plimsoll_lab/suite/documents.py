@@ -55,3 +55,6 @@ class Claim:
     portable: bool
     """Whether a figure itself can be expected of any hardware: a share, a count. A ratio always
     can."""
+    difference: bool = False
+    """Whether the point of `over` is subtracted, and the one pair from the other, in place of
+    divisions."""

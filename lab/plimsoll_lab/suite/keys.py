@@ -229,11 +229,18 @@ CLAIM: Keys = {
         example='[{ "load.connections" = 8 }, { "load.connections" = 1 }]',
         means="Two points whose ratio that ratio is divided by. It needs `over`.",
     ),
+    "difference": Key(
+        kind="switch",
+        default="false",
+        example="true",
+        means="Whether the figure at `over` is subtracted, and with `against` that difference from this one, where "
+        "each is a division otherwise.",
+    ),
     "expect": Key(
         kind="range",
         default=REQUIRED,
         example='"1.5 to 3"',
-        means="The claimed range: of the ratio a number, of the figure itself a value with its unit.",
+        means="The claimed range: of a ratio a number, of the figure itself or a difference a value with its unit.",
     ),
     "free": Key(
         kind="text", default="none", example='"message size"', means="What the document leaves open, and your choice."
