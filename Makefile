@@ -77,7 +77,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	$(MAKE) measure PLIMSOLL_PARITY_ROUNDS=5 PLIMSOLL_FAIRNESS_ROUNDS=50
 	$(PYTHON) bench/scale.py --loads 100000,1000000
 	$(PYTHON) bench/relayed.py
-	$(LAB) PLIMSOLL_KILLS=20 $(PYTHON) -m pytest tests/test_killed_runs.py
+	$(LAB) PLIMSOLL_KILLS=20 PLIMSOLL_LARGEST=1 $(PYTHON) -m pytest tests/test_killed_runs.py
 	$(LAB) PLIMSOLL_ALIKE_RUNS=200 PLIMSOLL_FAMILIES=2000 $(PYTHON) -m pytest lab/tests/test_compare.py lab/tests/test_stats.py
 	$(PYTHON) bench/simulations.py --out target/bench
 	$(PYTHON) bench/slowdown.py

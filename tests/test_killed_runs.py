@@ -2,6 +2,7 @@
 whole result.
 
 PLIMSOLL_KILLS says how often; each time at another moment, drawn by lot from PLIMSOLL_KILL_SEED.
+With PLIMSOLL_LARGEST the largest run of the five reports is killed too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import random
 import subprocess
 import time
 from pathlib import Path
+
+import pytest
 
 from laboratory import Holder, environment, holders, lab_command, living, marked, needs_networks, wait_until
 
@@ -45,15 +48,62 @@ seed = 1
 """
 
 
+# A trial of a search keeps no file in the run's folder.
+SEARCH = """
+name = "search"
+question = "What is left?"
+[server]
+[load]
+duration = "5s"
+think = "20ms"
+threads = 1
+[limits]
+failed_ratio = "<1%"
+[search]
+over = "load.connections"
+range = [10, 100]
+"""
+LARGEST = ("--only", "load.connections=65525", "--only", "load.target=role:forwarder:7000 role:forwarder:8000")
+
+
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    temporary(folder).mkdir(exist_ok=True)
     with (folder / "stderr").open("ab") as stderr:
         return subprocess.Popen(
             lab_command(*arguments),
             cwd=folder,
-            env=environment(MARK=str(folder)),
+            env=environment(MARK=str(folder), TMPDIR=str(temporary(folder))),
             stdout=subprocess.DEVNULL,
             stderr=stderr,
         )
+
+
+def temporary(folder: Path) -> Path:
+    """The temporary folder of the labs that run in a folder."""
+    return folder / "tmp"
+
+
+def assert_nothing_left(folder: Path, lab: subprocess.Popen[bytes], held: set[Holder]) -> None:
+    """Of a lab that was killed, with whoever was in its namespaces."""
+    wait_until(lambda: not marked(folder), "a process is left")
+    wait_until(lambda: not living(held), "a namespace is left")
+    wait_until(lambda: not groups(lab.pid), "a control group is left")
+    wait_until(lambda: not list(temporary(folder).iterdir()), "a temporary folder is left")
+
+
+def kill_in_its_window(folder: Path, lab: subprocess.Popen[bytes]) -> set[Holder]:
+    """Kill the lab while the window of a trial is open; who was in its namespaces."""
+
+    def open_window() -> bool:
+        assert lab.poll() is None, (folder / "stderr").read_text()
+        told = [line for file in folder.glob("runs/*/events.jsonl") for line in file.read_text().splitlines()]
+        return any(json.loads(line)["event"] == "cost" for line in told)
+
+    wait_until(open_window, "no window was opened")
+    held = holders(marked(folder))
+    lab.kill()
+    lab.wait()
+    return held
 
 
 def groups(pid: int) -> list[Path]:
@@ -91,9 +141,7 @@ def test_a_killed_run_leaves_nothing_and_is_resumed_to_a_whole_result(tmp_path: 
         lab = start(tmp_path, *verb)
         done = {path: path.read_bytes() for path in trials(tmp_path)}
         held = kill_at(tmp_path, lab, draw)
-        wait_until(lambda: not marked(tmp_path), "a process is left")
-        wait_until(lambda held=held: not living(held), "a namespace is left")  # type: ignore[misc]
-        wait_until(lambda lab=lab: not groups(lab.pid), "a control group is left")  # type: ignore[misc]
+        assert_nothing_left(tmp_path, lab, held)
         for path, content in done.items():
             assert path.read_bytes() == content, "a finished trial was touched"
         # Killed before its record was written, a run has not begun, and the next one has another
@@ -106,8 +154,21 @@ def test_a_killed_run_leaves_nothing_and_is_resumed_to_a_whole_result(tmp_path: 
     assert numbers == list(range(1, 2 * KILLS + 1))
     (record,) = tmp_path.glob("runs/*/run.json")
     assert json.loads(record.read_text())["status"] == "complete"
-    assert not marked(tmp_path)
-    assert not groups(last.pid)
+    assert_nothing_left(tmp_path, last, set())
+
+
+def test_a_search_that_is_killed_in_a_trial_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "search.toml").write_text(SEARCH)
+    lab = start(tmp_path, "run", "search.toml", "--quiet")
+    assert_nothing_left(tmp_path, lab, kill_in_its_window(tmp_path, lab))
+
+
+@pytest.mark.skipif("PLIMSOLL_LARGEST" not in os.environ, reason="65,525 connections; PLIMSOLL_LARGEST=1 runs it")
+def test_the_largest_run_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
+    lab = start(tmp_path, "run", "port-fwd-255", "--quiet", "--repeat", "1", *LARGEST)
+    held = kill_in_its_window(tmp_path, lab)
+    assert len(held) > 5, "five hosts and what runs on them"
+    assert_nothing_left(tmp_path, lab, held)
 
 
 def test_two_runs_at_once_do_not_collide(tmp_path: Path) -> None:

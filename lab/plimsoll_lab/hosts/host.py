@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from plimsoll_lab.hosts.clock import Exchange, Offset, estimate
@@ -22,11 +23,13 @@ from plimsoll_lab.hosts.messages import (
     Discard,
     FindFreePort,
     ListProcesses,
+    MakeFolder,
     MeasureGoodput,
     MeasureRoundTrips,
     ReadClock,
     ReadCongestionControl,
     ReadUsage,
+    RemoveFolder,
     Report,
     Start,
     Stop,
@@ -200,6 +203,18 @@ class Host:
             # A lost host ends it without being asked: at its deadline, or with its agent.
             with contextlib.suppress(HostLost):
                 self.connection.ask(Discard(process=started.process))
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """An empty folder there, which is removed with this context; by the agent's guard, where
+        the lab is killed before.
+        """
+        path = self.connection.ask(MakeFolder())
+        try:
+            yield Path(path)
+        finally:
+            with contextlib.suppress(HostLost):
+                self.connection.ask(RemoveFolder(path=path))
 
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""

@@ -20,7 +20,6 @@ from pathlib import Path
 from plimsoll_lab.hosts.agent import ServedHost, enter
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.hosts.scratch import ScratchFolder
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 Json = dict[str, object]
@@ -115,8 +114,8 @@ def open_network(
     device hN-eth0. TCP there uses the congestion control that is named, else the machine's.
     """
     with contextlib.ExitStack() as stack:
-        with ScratchFolder() as folder:
-            file = Path(folder.path) / "links.json"
+        with local.folder() as folder:
+            file = folder / "links.json"
             file.write_text(json.dumps(config), encoding="utf-8")
             link = [binary, "link", "--config", str(file), "--backend", backend, "--json", "--interval", COUNTS_EVERY]
             emulator = stack.enter_context(local.start(["unshare", "--net", "--", *link], role="link", metered=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +22,7 @@ MERGE_S = 60.0
 nothing."""
 
 
-def merge_summaries(binary: str, generators: Sequence[Generator]) -> tuple[Json, str | None]:
+def merge_summaries(binary: str, generators: Sequence[Generator], records: Path) -> tuple[Json, str | None]:
     """The record of the measured generators as of one, and why their summaries cannot be merged,
     where they cannot; the merging is the binary's, histograms and all.
     """
@@ -35,7 +34,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator]) -> tuple[Json,
     # went wrong.
     decisive = next((each for each in generators if each.record["exit_code"] not in {0, 3, 4}), first)
     whole = len(summaries) == len(generators)
-    merged, refusal = _merge(binary, summaries) if whole else (None, None)
+    merged, refusal = _merge(binary, summaries, records) if whole else (None, None)
     record: Json = {
         "command": first.record["command"],
         "exit_code": decisive.record["exit_code"],
@@ -95,19 +94,21 @@ def _own_window(generator: Generator) -> dict[str, float]:
     return {f"{kind.removeprefix('window_')}_unix_s": at for kind, at in generator.window.items()}
 
 
-def _merge(binary: str, summaries: Sequence[Json]) -> tuple[Json | None, str | None]:
-    """The summary of all, or why there is none."""
-    with tempfile.TemporaryDirectory(prefix="plimsoll-merge-") as folder:
-        files = []
-        for number, summary in enumerate(summaries):
-            file = Path(folder) / f"{number}.json"
+def _merge(binary: str, summaries: Sequence[Json], records: Path) -> tuple[Json | None, str | None]:
+    """The summary of all, or why there is none. Its files are in the trial's folder for as long:
+    one in the temporary folder would be left where the lab is killed.
+    """
+    files = [records / f"merge-{number}.json" for number in range(len(summaries))]
+    try:
+        for file, summary in zip(files, summaries, strict=True):
             file.write_text(json.dumps(summary), encoding="utf-8")
-            files.append(str(file))
-        command = [binary, "merge", *files]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MERGE_S)
-        except subprocess.TimeoutExpired:
-            return None, f"the summaries of the generators could not be merged within {MERGE_S:g} s"
+        command = [binary, "merge", *map(str, files)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MERGE_S)
+    except subprocess.TimeoutExpired:
+        return None, f"the summaries of the generators could not be merged within {MERGE_S:g} s"
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
     merged = last_event(done.stdout.splitlines(), "summary")
     if merged is None:
         return None, f"the summaries of the generators cannot be merged: {done.stderr.strip() or 'no answer'}"

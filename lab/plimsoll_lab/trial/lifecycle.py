@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def run_trial(
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
-        records = outputs.records or Path(stack.enter_context(ScratchFolder()).path)
+        records = outputs.records or stack.enter_context(_own_folder(testbed))
         partial = PartialRecord(records=records, window=Window(lists_processes=suite.processes))
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
@@ -136,6 +136,17 @@ def run_trial(
     )
 
 
+@contextlib.contextmanager
+def _own_folder(testbed: Testbed) -> Iterator[Path]:
+    """A folder on this machine for the files of a trial that are not kept."""
+    if testbed.cluster is None:
+        with testbed.host(LOCAL).folder() as folder:
+            yield folder
+    else:
+        with ScratchFolder() as scratch:
+            yield Path(scratch.path)
+
+
 def _measure(
     testbed: Testbed,
     binary: str,
@@ -169,7 +180,7 @@ def _measure(
             others[CAPTURE] = capture.process
         run_loads(testbed, server, others, generators, _timeout_s(suite, point), partial.window, monitors)
         measured = [each for each in generators if each.measured]
-        merged, unmerged = merge_summaries(binary, measured)
+        merged, unmerged = merge_summaries(binary, measured, partial.records)
         partial.load.update(merged)
         warnings += apart_warnings(generators)
         partial.connections += [each for one in measured for each in _save_connections(one, partial.records)]
