@@ -10,6 +10,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, Law
 from plimsoll_lab.report.chart_axis import SCALES
 from plimsoll_lab.report.drawing import CATEGORY
+from plimsoll_lab.suite.drawn import TIMES
 from plimsoll_lab.suite.figures import figure_named
 
 LARGER: Mapping[str, Sequence[tuple[float, float, str]]] = {
@@ -21,12 +22,13 @@ LARGER: Mapping[str, Sequence[tuple[float, float, str]]] = {
 """Of a unit its multiples: the factor, the value from which each is used, its name."""
 
 
-SHAPES = {"ours": "circle", "ours, doubtful": "triangle-up", "theirs": "square"}
+OURS, THEIRS = "ours", "theirs"
+SHAPES = {OURS: "circle", f"{OURS}, doubtful": "triangle-up", THEIRS: "square", f"{THEIRS}, read as legs": "diamond"}
 """Whose a mark is, and what it looks like."""
 
 
-COLOURS = ["#1f5fa8", "#6f8fb8", "#b85c00"]
-"""Ours, ours where it is doubtful, theirs."""
+COLOURS = ["#1f5fa8", "#6f8fb8", "#b85c00", "#d9a36b"]
+"""Of each, in that order."""
 
 
 Json = Mapping[str, Any]
@@ -64,7 +66,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
     }
     if len(whose) == 1:
         shape["legend"] = None
-    filled = {"condition": {"test": "datum.whose == 'theirs'", "value": 0}, "value": 1}
+    filled = {"condition": {"test": f"indexof(datum.whose, '{THEIRS}') == 0", "value": 0}, "value": 1}
     scale = {"type": "log", "nice": False, "padding": 10}
     encoding: dict[str, dict[str, Any]]
     if axis is None:
@@ -83,7 +85,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
         path, unit = axis
         along, words = SCALES.get(unit, (1.0, unit))
         values = [{**each, "at": along * each["at"]} for each in values]
-        title = formatting.words(path) + (f" ({words})" if words else "")
+        title = TIMES.join(map(formatting.words, path.split(TIMES))) + (f" ({words})" if words else "")
         encoding = {
             "x": {"field": "at", "type": "quantitative", "title": title, "scale": scale},
             "y": {"field": "value", "type": "quantitative", "title": heading, "scale": scale},
@@ -96,7 +98,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
                 "legend": {"symbolType": "stroke"},
             },
         }
-        ours = [{"filter": "datum.whose != 'theirs'"}]
+        ours = [{"filter": f"indexof(datum.whose, '{THEIRS}') != 0"}]
         layers = [{"transform": ours, "mark": {"type": "line"}, "encoding": encoding}]
     points = {
         "mark": {"type": "point", "size": 70, "filled": False},

@@ -10,6 +10,7 @@ epoll-scaling, port-fwd, http-saturation.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tomllib
@@ -18,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from chapter import wrapped
-from report_plots import law_plot, plot, shown
+from relay_costs import paired_costs, sentence
+from report_plots import OURS, THEIRS, law_plot, plot, shown
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.closed_loop import Case, fit
 from plimsoll_lab.analysis.network import congestion_controls
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.drawn import quantity
+from plimsoll_lab.suite.drawn import TIMES, quantity
 from plimsoll_lab.suite.shipped import find
 
 RESULTS = Path("docs/results")
@@ -57,8 +59,23 @@ MEASURED = ("server", "load", "matrix", "run", "network", "place", "role", "poin
 """Tables and keys of a suite that say what is measured."""
 TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
 """Figures of a suite that its table has besides: what the document tells of each case."""
-FURTHER = {"http-saturation-ladder": ("server.cpu_cores", "server.cpu_cores_min", "host.load_average")}
+FETCHED = (
+    *("completed_rate", "goodput_bits_per_s", "establishment_time_us.mean", "transmission_time_us.mean"),
+    "connection_and_transmission_us",
+)
+"""Both readings of throughput; connection and transmission time apart and together."""
+FURTHER = {
+    "http-saturation-size": FETCHED,
+    "http-saturation-bandwidth": FETCHED,
+    "http-saturation-versions": FETCHED,
+    "http-saturation-ladder": ("server.cpu_cores", "server.cpu_cores_min", "host.load_average"),
+    "port-fwd-255": ("completed_rate", "role.forwarder.cpu_cores"),
+    "port-fwd-4000": ("completed_rate", "role.forwarder.cpu_cores"),
+}
 """Figures of a suite that are drawn and tabled besides those that it states or claims."""
+LEGS = "read as legs"
+"""How the remark of a reference begins whose connections were counted at the forwarder, two for
+each of a client."""
 DEFAULT_CONTROL = "bbr"
 """The default of the kernel that runs were made on which do not say what their hosts used."""
 LEAST_ALONG = 3
@@ -78,9 +95,11 @@ def summary_of(run: str) -> dict[str, Any]:
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
-            record = RunFolder(path=Path(run)).read_run()
+            folder = RunFolder(path=Path(run))
+            record = folder.read_run()
             summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
-            return summary | {"congestion": congestion_controls(record)}
+            costs = paired_costs(folder.read_trials()) if summary["suite"] in CHAPTERS["port-fwd"] else []
+            return summary | {"congestion": congestion_controls(record), "costs": costs}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
 
 
@@ -125,11 +144,8 @@ def congestion_of(summary: Json) -> list[str]:
         return [f"Congestion control of TCP: {', '.join(summary['congestion'])}.", ""]
     if network is None:
         return []
-    return [
-        f"The suite set no congestion control when this run was made: its hosts used {DEFAULT_CONTROL}, the default "
-        f"of that machine, and not {network}. It has to be run again.",
-        "",
-    ]
+    said = "The suite set no congestion control when this run was made: its hosts used "
+    return [f"{said}{DEFAULT_CONTROL}, the default of that machine, and not {network}. It has to be run again.", ""]
 
 
 def file_of(suite: str) -> Path:
@@ -158,8 +174,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"  # noqa: PLR2004 - three digits
 
 
-def theirs(summary: Json, figure: str, setting: Json) -> float | None:
-    """The document's figure at a point, where it states one of this point alone."""
+def theirs(summary: Json, figure: str, setting: Json) -> dict[str, float]:
+    """The document's figure at a point, where it states one of this point alone, by whose it is: a
+    figure may be read in two ways.
+    """
+    found: dict[str, float] = {}
     for each in (reference for reference in summary["references"] if reference["figure"] == figure):
         here = [
             point["point"]
@@ -167,13 +186,16 @@ def theirs(summary: Json, figure: str, setting: Json) -> float | None:
             if all(str(point["point"].get(path)) == str(at) for path, at in each["at"].items())
         ]
         if here == [setting]:
-            return float(each["value"])
-    return None
+            legs = str(each.get("text", "")).startswith(LEGS)
+            found.setdefault(f"{THEIRS}, {LEGS}" if legs else THEIRS, float(each["value"]))
+    return found
 
 
 def point_table(summary: Json) -> list[str]:
     """Every point: ours, and theirs in brackets where the document has the figure."""
     figures = list(dict.fromkeys([*figures_of(summary), *TABLED.get(summary["suite"], ())]))
+    # A run that was kept before a figure was asked for has none of it.
+    figures = [each for each in figures if any(each in point["figures"] for point in summary["points"])] or figures[:1]
     scales = [shown(figure, [each["value"] for each in dots(summary, figure, None)]) for figure in figures]
     heads = [words for _, words in scales]
     lines = ["| point | " + " | ".join(heads) + " | trials |", "|---|" + "---|" * (len(figures) + 1)]
@@ -181,18 +203,30 @@ def point_table(summary: Json) -> list[str]:
         cells = []
         for figure, (factor, _) in zip(figures, scales, strict=True):
             found = point["figures"].get(figure)
-            other = theirs(summary, figure, point["point"])
-            spread = f" ± {number(factor * found['stdev'])}" if found and found.get("stdev") else ""
+            others = [
+                number(factor * value) + who.removeprefix(THEIRS)
+                for who, value in theirs(summary, figure, point["point"]).items()
+            ]
             cells.append(
                 number(factor * found["mean"] if found else None)
-                + spread
+                + (spread_of(found, factor) if found else "")
                 + ("?" if found and point.get("doubtful") else "")
-                + (f" ({number(factor * other)})" if other is not None else "")
+                + (f" ({'; '.join(others)})" if others else "")
             )
         if point["outcome"] != "ok":
             cells[0] += f" {point['outcome']}"
         lines.append(f"| {label(point['point'])} | {' | '.join(cells)} | {point['valid_n']}/{point['n']} |")
     return [*lines, ""]
+
+
+def spread_of(found: Json, factor: float) -> str:
+    """The standard deviation, the median and its interval; nothing where all trials agree."""
+    if not found.get("stdev"):
+        return ""
+    interval = found.get("median_ci95")
+    within = f" [{', '.join(number(factor * end) for end in interval)}]" if interval else ""
+    median = f"; {number(factor * found['median'])}{within}" if "median" in found else ""
+    return f" ± {number(factor * found['stdev'])}{median}"
 
 
 def claim_table(summary: Json) -> list[str]:
@@ -247,20 +281,46 @@ def axis_of(summary: Json) -> tuple[str, str] | None:
     return (path, found[path][1]) if path is not None and found[path][0] >= LEAST_ALONG else None
 
 
+def axes_of(summary: Json, figure: str) -> tuple[str, str] | None:
+    """What a figure is drawn along: the product that the suite draws it over, where there is one;
+    else the axis of the points.
+    """
+    charts = tomllib.loads(find(summary["suite"]).read_text(encoding="utf-8")).get("chart", [])
+    products = [each["over"] for each in charts if each["figure"] == figure and TIMES in each["over"]]
+    found = [at for point in summary["points"] for path in products if (at := place_along(path, point["point"]))]
+    return (products[0], found[0][1]) if found else axis_of(summary)
+
+
+def place_along(path: str, setting: Json) -> tuple[float, str] | None:
+    """Where a point stands along a path, or along the product of two, and in which unit; None of
+    one that lacks it.
+    """
+    found = [quantity(each, setting[each]) for each in path.split(TIMES) if each in setting]
+    known = [each for each in found if each is not None]
+    if len(known) < len(path.split(TIMES)):
+        return None
+    there = sorted(unit for _, unit in known if unit)
+    return math.prod(value for value, _ in known), "bit" if there == ["bit/s", "s"] else " ".join(there)
+
+
 def dots(summary: Json, figure: str, along: str | None) -> list[dict[str, Any]]:
     """Ours and theirs of one figure, a dot a point; `along` is the path of the axis."""
     found = []
     for point in summary["points"]:
-        if along is not None and along not in point["point"]:
+        at = place_along(along, point["point"]) if along is not None else None
+        if along is not None and at is None:
             continue
         # A point without a result may have figures of a few of its trials.
         own = point["figures"].get(figure) if point["outcome"] == "ok" else None
-        whose = "ours, doubtful" if point.get("doubtful") else "ours"
-        for who, value in ((whose, own["mean"] if own else None), ("theirs", theirs(summary, figure, point["point"]))):
-            if value is None or value <= 0:
+        whose = f"{OURS}, doubtful" if point.get("doubtful") else OURS
+        values = ({whose: own["mean"]} if own else {}) | theirs(summary, figure, point["point"])
+        for who, value in values.items():
+            if value <= 0:
                 continue
-            rest = {path: each for path, each in point["point"].items() if path not in {along, "point"}}
-            at = quantity(along, point["point"][along]) if along is not None else None
+            # Of a product the first path is drawn along: points that differ in the second are no
+            # line.
+            drawn = along.partition(TIMES)[0] if along is not None else None
+            rest = {path: each for path, each in point["point"].items() if path not in {drawn, "point"}}
             dot = {"point": label(point["point"]), "series": label(rest) if rest else "", "whose": who, "value": value}
             found.append(dot | ({"at": at[0]} if at is not None else {}))
     return found
@@ -316,21 +376,24 @@ def section(suite: str) -> list[str]:
         said += " The small form shows shapes only."
     lines = [
         *(f"## {suite}", "", summary["question"], "", "```console", f"$ {summary['command']}", "```", "", said),
-        *("", *changed_since(summary), *congestion_of(summary), *(f"- {sentence}" for sentence in summary["answer"]), ""),
+        *("", *changed_since(summary), *congestion_of(summary), *(f"- {each}" for each in summary["answer"]), ""),
+        *([costs, ""] if (costs := sentence(summary)) else []),
         *claim_table(summary),
     ]
     for figure in figures_of(summary):
-        axis = axis_of(summary)
+        axis = axes_of(summary, figure)
         values = dots(summary, figure, axis[0] if axis else None)
         if values:
             name = f"report-{suite}-{figure.replace('.', '-')}.svg"
             (RESULTS / name).write_text(plot(values, figure, axis), encoding="utf-8")
-            lines += [f"![{figure}, ours and theirs](results/{name})", ""]
+            both = any(each["whose"].startswith(THEIRS) for each in values)
+            title = f"{figure}, {OURS} and {THEIRS}" if both else figure
+            lines += [f"![{title}](results/{name})", ""]
     if suite == "epoll-scaling":
         lines += law_lines(summary)
     return [
         *lines,
-        "Mean and standard deviation of our trials; the document's figures in brackets.",
+        "Mean and standard deviation, median and its interval of 95 % of our trials; the document's in brackets.",
         "",
         *point_table(summary),
         *process_table(summary),

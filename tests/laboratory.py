@@ -4,6 +4,7 @@ built, in a folder.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -49,6 +51,16 @@ def run_lab(folder: Path, *arguments: str, **extra: str) -> Done:
 def run_bench(folder: Path, script: str, *arguments: str) -> Done:
     """Run a script of `bench/` in a folder to its end."""
     return _run(folder, [sys.executable, str(ROOT / "bench" / script), *arguments])
+
+
+def bench_module(name: str) -> ModuleType:
+    """A file of `bench/` alone: the folder has modules that are named as some of Python's."""
+    found = importlib.util.spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 def _run(folder: Path, command: list[str], **extra: str) -> Done:

@@ -4,26 +4,14 @@ figures, and one transfer of Reno.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from laboratory import ROOT, Done, needs_networks, run_bench
-
-
-def theory() -> ModuleType:
-    """Its file alone: the folder has modules that are named as some of Python's."""
-    found = importlib.util.spec_from_file_location("tcp_theory", ROOT / "bench" / "tcp_theory.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+from laboratory import Done, bench_module, needs_networks, run_bench
 
 
 def run(folder: Path, *arguments: str) -> Done:
@@ -31,7 +19,7 @@ def run(folder: Path, *arguments: str) -> Done:
 
 
 def test_mathis_halves_with_twice_the_round_trip_and_four_times_the_loss() -> None:
-    of = theory().mathis_bits_per_s
+    of = bench_module("tcp_theory").mathis_bits_per_s
     # 1448 x 8 bits / 20 ms x 1.2247 / 0.1
     assert of(0.02, 0.01) == pytest.approx(7.094e6, rel=1e-3)
     assert of(0.04, 0.01) == pytest.approx(of(0.02, 0.01) / 2)
@@ -39,13 +27,13 @@ def test_mathis_halves_with_twice_the_round_trip_and_four_times_the_loss() -> No
 
 
 def test_the_lower_of_loss_and_link_bounds_reno() -> None:
-    of = theory().reno_bits_per_s
+    of = bench_module("tcp_theory").reno_bits_per_s
     assert of(100e6, 0.02, 0.01) == pytest.approx(7.094e6, rel=1e-3)
     assert of(5e6, 0.02, 0.01) == of(5e6, 0.02, 0.0) == pytest.approx(5e6 * 1448 / 1514)
 
 
 def test_a_queue_of_the_bandwidth_delay_fills_the_link_and_none_three_quarters_of_it() -> None:
-    module = theory()
+    module = bench_module("tcp_theory")
     assert module.bandwidth_delay_packets(20e6, 0.04) == pytest.approx(66.05, abs=0.01)
     assert module.reno_utilisation(0, 66) == 0.75
     assert module.reno_utilisation(33, 66) == pytest.approx(0.75 * 2.25 / 1.75)
@@ -60,7 +48,7 @@ def test_the_utilisation_is_that_of_a_window_stepped_through_a_cycle() -> None:
     for window in range((full + queue) // 2, full + queue):
         packets += window
         time += max(1.0, window / full)
-    assert theory().reno_utilisation(queue, full) == pytest.approx(packets / full / time, rel=1e-3)
+    assert bench_module("tcp_theory").reno_utilisation(queue, full) == pytest.approx(packets / full / time, rel=1e-3)
 
 
 def row(**told: Any) -> dict[str, Any]:  # noqa: ANN401 - as JSON has it

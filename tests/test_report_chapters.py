@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from laboratory import ROOT, run_bench
+import pytest
+
+from laboratory import ROOT, bench_module, run_bench
 from line_width import too_wide_markdown
 
 NAMES = ("elapsed_s", "response_time_us.mean", "completed_rate")
@@ -112,6 +115,97 @@ def test_a_chapter_says_which_congestion_control_a_run_used(tmp_path: Path) -> N
 def flat(chapter: str) -> str:
     """A chapter without the ends of its lines."""
     return " ".join(chapter.split())
+
+
+def told(mean: float, **more: object) -> dict[str, Any]:
+    return {"mean": mean, "stdev": mean / 10, "median": mean, "median_ci95": [mean * 0.9, mean * 1.1], **more}
+
+
+def echo(target: list[str], connections: int, mean_us: float, outcome: str = "ok") -> dict[str, Any]:
+    found = {"response_time_us.mean": told(mean_us)} if outcome == "ok" else {}
+    setting = {"load.target": target, "load.connections": connections}
+    reason = None if outcome == "ok" else "it stopped at 12,107 of 16,000 connections"
+    return {"point": setting, "outcome": outcome, "reason": reason, "n": 6, "valid_n": 6, "figures": found}
+
+
+DIRECT, FORWARDED = ["role:server", "role:second"], ["role:forwarder:7000", "role:forwarder:8000"]
+HAPROXY = ["role:haproxy", "role:haproxy:9000"]
+PORT_FWD = {
+    "suite": "port-fwd-255",
+    "claims": [],
+    "references": [
+        {
+            "figure": "response_time_us.mean",
+            "at": {"load.target": FORWARDED, "load.connections": 16000},
+            "value": value,
+            "source": "there",
+            "text": text,
+        }
+        for value, text in ((6674.76, ""), (30359.3, "read as legs: netstat counted 32,000"))
+    ],
+    "points": [
+        *(echo(DIRECT, count, 50.0) for count in (1000, 16000, 60000)),
+        *(echo(FORWARDED, count, mean) for count, mean in ((1000, 90.0), (16000, 100.0), (60000, 93.3))),
+        echo(HAPROXY, 1000, 75.0),
+        echo(HAPROXY, 16000, 0.0, "failed"),
+    ],
+}
+
+
+def test_a_chapter_says_what_forwarding_costs_and_at_how_many_connections(tmp_path: Path) -> None:
+    chapter = flat(write(tmp_path / "means", "port-fwd", SUMMARY | PORT_FWD))
+    assert "Forwarding costs 43.3 us and 1.87 times the direct echo at 60,000 connections; haproxy costs " in chapter
+    assert "haproxy costs 25.0 us and 1.50 times the direct echo at 1,000 connections, and has no result" in chapter
+    assert "beyond (it stopped at 12,107 of 16,000 connections)." in chapter
+    paired = {"relay": "forwarder", "rest": "60,000 connections", "added_us": [44, 40, 48], "times": [1.9, 1.8, 2.0]}
+    chapter = flat(write(tmp_path / "paired", "port-fwd", SUMMARY | PORT_FWD | {"costs": [paired]}))
+    assert "Forwarding costs 44.0 [40.0, 48.0] us and 1.90 [1.80, 2.00] times the direct echo" in chapter
+
+
+def test_costs_are_of_trials_of_one_block() -> None:
+    def trial(target: list[str], block: int, mean_us: float, outcome: str = "ok") -> Any:  # noqa: ANN401 - a record
+        setting = {"load.target": target, "load.connections": 10}
+        return SimpleNamespace(
+            setting=setting, block=block, outcome=outcome, figures={"response_time_us.mean": mean_us}
+        )
+
+    direct = [trial(DIRECT, block, mean) for block, mean in ((1, 10.0), (2, 20.0), (3, 30.0))]
+    behind = [trial(FORWARDED, 1, 20.0), trial(FORWARDED, 2, 40.0), trial(FORWARDED, 3, 999.0, "invalid")]
+    (found,) = bench_module("relay_costs").paired_costs([*direct, *behind])
+    assert (found["relay"], found["rest"]) == ("forwarder", "10 connections")
+    assert found["added_us"][0] == 15.0
+    assert found["times"] == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_a_documents_count_is_shown_in_both_of_its_readings(tmp_path: Path) -> None:
+    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD)
+    assert "| 0.1 ± 0.01; 0.1 [0.09, 0.11] (6.67; 30.4, read as legs) |" in chapter
+    drawn = (tmp_path / "docs/results/report-port-fwd-255-response_time_us-mean.svg").read_text()
+    assert "theirs, read as legs" in drawn
+    assert "![response_time_us.mean, ours and theirs]" in chapter
+
+
+def test_a_picture_promises_theirs_only_where_there_is_one(tmp_path: Path) -> None:
+    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"references": []})
+    assert "![response_time_us.mean](results/" in chapter
+    assert "theirs" not in chapter
+
+
+def test_a_figure_is_drawn_over_the_product_that_its_suite_names(tmp_path: Path) -> None:
+    def place(rate: str, delay: str, mean: float) -> dict[str, Any]:
+        found = {"goodput_bits_per_s": told(mean), "completed_rate": told(mean / 4e6)}
+        setting = {"network.rate": rate, "network.delay": delay}
+        return {"point": setting, "outcome": "ok", "reason": None, "n": 2, "valid_n": 2, "figures": found}
+
+    points = [place("50Mbit", "1ms", 4e7), place("100Mbit", "1ms", 9e7), place("200Mbit", "1ms", 1.8e8)]
+    points.append(place("100Mbit", "50ms", 1e7))
+    kept = {"suite": "http-saturation-bandwidth", "claims": [], "references": [], "points": points}
+    chapter = write(tmp_path, "http-saturation", SUMMARY | kept)
+    drawn = (tmp_path / "docs/results/report-http-saturation-bandwidth-goodput_bits_per_s.svg").read_text()
+    assert ">rate * delay (kbit)<" in drawn
+    assert ">delay 50ms<" in drawn, "no point of the line of another delay"
+    assert "report-http-saturation-bandwidth-completed_rate.svg" in chapter
+    assert "transmission time" not in chapter, "the run was kept before that was asked for"
 
 
 def test_a_chapter_has_theirs_and_ours_the_claims_and_what_stopped(tmp_path: Path) -> None:
