@@ -127,14 +127,27 @@ def settings_of(text: str) -> dict[str, object]:
     return found
 
 
-def changed_since(summary: Json) -> list[str]:
+def changed_keys(summary: Json) -> list[str]:
     """What the suite of today sets otherwise than that of the run."""
     if "suite_text" not in summary:
         return []
     shipped = find(summary["suite"]).read_text(encoding="utf-8")
     then, now = settings_of(summary["suite_text"]), settings_of(shipped)
-    changed = ", ".join(f"`{key}`" for key in sorted({**then, **now}) if then.get(key) != now.get(key))
+    return [key for key in sorted({**then, **now}) if then.get(key) != now.get(key)]
+
+
+def changed_since(summary: Json) -> list[str]:
+    """The same in a sentence."""
+    changed = ", ".join(f"`{key}`" for key in changed_keys(summary))
     return [f"The suite has changed since this run: {changed}.", ""] if changed else []
+
+
+def command_of(summary: Json) -> list[str]:
+    """The command of a run: not to be copied, where its points may be none of the suite's today."""
+    command = summary["command"]
+    if any(key.startswith("[matrix]") or key == "[[point]]" for key in changed_keys(summary)):
+        return [f"The suite had other points then: `{command.removeprefix('plimsoll ')}`.", ""]
+    return ["```console", f"$ {command}", "```", ""]
 
 
 def congestion_of(summary: Json) -> list[str]:
@@ -375,7 +388,7 @@ def section(suite: str) -> list[str]:
     if "--fast" in summary["command"]:
         said += " The small form shows shapes only."
     lines = [
-        *(f"## {suite}", "", summary["question"], "", "```console", f"$ {summary['command']}", "```", "", said),
+        *(f"## {suite}", "", summary["question"], "", *command_of(summary), said),
         *("", *changed_since(summary), *congestion_of(summary), *(f"- {each}" for each in summary["answer"]), ""),
         *([costs, ""] if (costs := sentence(summary)) else []),
         *claim_table(summary),

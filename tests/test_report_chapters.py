@@ -98,6 +98,11 @@ def test_a_chapter_says_what_its_suite_sets_otherwise_since_the_run(tmp_path: Pa
     told = {"suite": "http-saturation-ladder", "claims": [], "references": []}
     chapter = write(tmp_path / "older", "http-saturation", SUMMARY | told | {"suite_text": older})
     assert "The suite has changed since this run: `[load] connections`, `processes`." in chapter
+    assert "```console\n$ plimsoll lab run" in chapter
+    axes = text.replace("[1, 2, 3, 5, 10, 15, 30]", "[1, 2]")
+    other = write(tmp_path / "axes", "http-saturation", SUMMARY | told | {"suite_text": axes})
+    assert "The suite had other points then: `lab run" in other
+    assert "```console" not in other
     same = write(tmp_path / "same", "http-saturation", SUMMARY | told | {"suite_text": "# a remark\n" + text})
     assert "has changed since" not in same
 
@@ -130,7 +135,7 @@ def echo(target: list[str], connections: int, mean_us: float, outcome: str = "ok
 
 DIRECT, FORWARDED = ["role:server", "role:second"], ["role:forwarder:7000", "role:forwarder:8000"]
 HAPROXY = ["role:haproxy", "role:haproxy:9000"]
-PORT_FWD = {
+PORT_FWD: dict[str, Any] = {
     "suite": "port-fwd-255",
     "claims": [],
     "references": [
@@ -186,7 +191,8 @@ def test_a_documents_count_is_shown_in_both_of_its_readings(tmp_path: Path) -> N
 
 
 def test_a_picture_promises_theirs_only_where_there_is_one(tmp_path: Path) -> None:
-    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"references": []})
+    elsewhere = [each | {"at": {"load.connections": 7}} for each in PORT_FWD["references"]]
+    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"references": elsewhere})
     assert "![response_time_us.mean](results/" in chapter
     assert "theirs" not in chapter
 
