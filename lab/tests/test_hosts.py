@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import lab_environment
 
-from plimsoll_lab.hosts import cgroup, processes
+from plimsoll_lab.hosts import cgroup, guard, processes
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
 from plimsoll_lab.hosts.samplers.usage import ProcMeter, Usage
 from plimsoll_lab.problem import LabError
@@ -261,3 +262,22 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_group_whose_processes_take_long_to_end_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 65,525 connections the kernel closed the last some seconds after the kill; the guard had
+    given up by then.
+    """
+    group = tmp_path / "plimsoll-1"
+    (group / "server").mkdir(parents=True)
+    held = group / "server" / "held"
+    held.touch()
+    rounds = itertools.count(1)
+
+    def sleep(_seconds: float) -> None:
+        if next(rounds) == 1000:
+            held.unlink()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    guard.clear(str(group))
+    assert not group.exists()

@@ -22,8 +22,10 @@ MARK = "PLIMSOLL_PROCESS"
 """A variable in the environment of every process of an agent: the agent's own text, and the
 process's number."""
 ROUNDS = 100
-"""Attempts to empty and remove a control group, 10 ms apart: thousands that were killed take time
-to be reaped."""
+"""Looks for marked processes, 10 ms apart: thousands that were killed take time to be reaped."""
+GROUP_ROUNDS = 12_000
+"""Attempts to empty and remove a control group, as far apart, so for two minutes: a killed process
+stays in its group until the kernel has closed its sockets. 65,525 connections take some seconds."""
 
 
 def main() -> None:
@@ -80,7 +82,7 @@ def kill_marked(mark: str) -> int:
 
 def clear(root: str) -> None:
     """Empty and remove a control group and those below it."""
-    for _ in range(ROUNDS):
+    for _ in range(GROUP_ROUNDS):
         if not os.path.isdir(root):  # noqa: PTH112 - this script imports as little as it can
             return
         children = [entry.path for entry in os.scandir(root) if entry.is_dir()]
