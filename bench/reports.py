@@ -15,9 +15,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import axes
+import courses
+import three_servers
 from chapter import wrapped
 from relay_costs import paired_costs, sentence
 from report_plots import OURS, THEIRS, law_plot, plot, shown
@@ -28,6 +33,9 @@ from plimsoll_lab.analysis.network import congestion_controls
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.drawn import TIMES, quantity
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.figures import figure_named
+from plimsoll_lab.suite.read import read_file
 from plimsoll_lab.suite.shipped import find
 
 RESULTS = Path("docs/results")
@@ -57,8 +65,19 @@ SHOWN = (
 
 MEASURED = ("server", "load", "matrix", "run", "network", "place", "role", "point", "capture", "processes")
 """Tables and keys of a suite that say what is measured."""
-TABLED = {"epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing")}
+TABLED = {
+    "epoll-scaling": ("requests.completed", "bytes_sent", "endpoints", "capture.packets_per_s_swing"),
+    "three-servers": three_servers.KEPT,
+}
 """Figures of a suite that its table has besides: what the document tells of each case."""
+DRAWN = {
+    "tcpbenchmark": ("tcpbenchmark.connect_time_s.average", "tcpbenchmark.send_recv_time_s.average", "elapsed_s"),
+    "three-servers": (
+        *("connections.established", "response_time_us.mean", "server.cpu_us_per_request", "server.memory_bytes"),
+    ),
+    "epoll-scaling": ("response_time_us.mean", "elapsed_s", "packets_per_s"),
+}
+"""Of a suite whose document states many figures those that are drawn over its axes."""
 FETCHED = (
     *("completed_rate", "goodput_bits_per_s", "establishment_time_us.mean", "transmission_time_us.mean"),
     "connection_and_transmission_us",
@@ -94,13 +113,20 @@ def summary_of(run: str) -> dict[str, Any]:
             summary = {key: value for key, value in json.loads(line).items() if key in KEPT}
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
-                point["figures"] = {name: found for name, found in point["figures"].items() if name in kept}
+                own = [name for name in kept if not _is_of_a_client(name) or "point" in point["point"]]
+                point["figures"] = {name: found for name, found in point["figures"].items() if name in own}
+            summary |= courses.courses_of(run)
             folder = RunFolder(path=Path(run))
             record = folder.read_run()
             summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
             costs = paired_costs(folder.read_trials()) if summary["suite"] in CHAPTERS["port-fwd"] else []
             return summary | {"congestion": congestion_controls(record), "costs": costs}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
+
+
+def _is_of_a_client(figure: str) -> bool:
+    """Whether a figure is of one host of the generators: those are kept of points with a name."""
+    return figure.startswith("client.")
 
 
 def processes_of(run: str) -> list[dict[str, Any]]:
@@ -161,6 +187,27 @@ def congestion_of(summary: Json) -> list[str]:
     return [f"{said}{DEFAULT_CONTROL}, the default of that machine, and not {network}. It has to be run again.", ""]
 
 
+def todays(summary: Json) -> dict[str, Any]:
+    """A kept summary with all that the document says by the suite of today, and what of it this run
+    was not asked.
+    """
+    suite = read_file(find(summary["suite"]))
+    stated = [asdict(each) for each in suite.references]
+    kept = [each for each in summary["references"] if _said(each) not in [_said(other) for other in stated]]
+    answered = {each["name"] for each in summary["claims"]}
+    there = [point["point"] for point in summary["points"]]
+    lacking = [point.setting for point in expand(suite, seed=0).points if dict(point.setting) not in there]
+    return dict(summary) | {
+        "references": [*stated, *kept],
+        "open_claims": [each for each in suite.claims if each.name not in answered],
+        "open_points": [label(each) for each in lacking],
+    }
+
+
+def _said(reference: Json) -> tuple[str, str]:
+    return reference["figure"], str(dict(reference["at"]))
+
+
 def file_of(suite: str) -> Path:
     """Where a suite's summary is kept."""
     return RESULTS / f"report-{suite}.json"
@@ -193,11 +240,7 @@ def theirs(summary: Json, figure: str, setting: Json) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for each in (reference for reference in summary["references"] if reference["figure"] == figure):
-        here = [
-            point["point"]
-            for point in summary["points"]
-            if all(str(point["point"].get(path)) == str(at) for path, at in each["at"].items())
-        ]
+        here = [point["point"] for point in summary["points"] if is_at(point["point"], each["at"])]
         if here == [setting]:
             legs = str(each.get("text", "")).startswith(LEGS)
             found.setdefault(f"{THEIRS}, {LEGS}" if legs else THEIRS, float(each["value"]))
@@ -207,6 +250,7 @@ def theirs(summary: Json, figure: str, setting: Json) -> dict[str, float]:
 def point_table(summary: Json) -> list[str]:
     """Every point: ours, and theirs in brackets where the document has the figure."""
     figures = list(dict.fromkeys([*figures_of(summary), *TABLED.get(summary["suite"], ())]))
+    figures = [each for each in figures if not _is_of_a_client(each)]
     # A run that was kept before a figure was asked for has none of it.
     figures = [each for each in figures if any(each in point["figures"] for point in summary["points"])] or figures[:1]
     scales = [shown(figure, [each["value"] for each in dots(summary, figure, None)]) for figure in figures]
@@ -243,8 +287,11 @@ def spread_of(found: Json, factor: float) -> str:
 
 
 def claim_table(summary: Json) -> list[str]:
-    """Every claim with its outcome."""
-    if not summary["claims"]:
+    """Every claim with its outcome; those of the suite of today that the run was not asked are
+    open.
+    """
+    still_open = summary.get("open_claims", ())
+    if not summary["claims"] and not still_open:
         return []
     lines = ["| claim | stated range | found, 95 % | outcome | free |", "|---|---|---|---|---|"]
     for each in summary["claims"]:
@@ -252,7 +299,45 @@ def claim_table(summary: Json) -> list[str]:
         within = f" [{', '.join(map(number, interval))}]" if interval else ""
         found = each["reason"] if each["value"] is None else f"{number(each['value'])}{within}"
         lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {each['free'] or ''} |")
+    lines += [
+        f"| {each.name} | {each.expect} | this run was not asked | **open** | {each.free} |" for each in still_open
+    ]
     return [*lines, ""]
+
+
+def open_points(summary: Json) -> list[str]:
+    """The points of the suite of today that the run has not."""
+    lacking = summary.get("open_points", ())
+    return [f"Points of the suite that this run has not: {'; '.join(lacking)}.", ""] if lacking else []
+
+
+def reference_table(summary: Json) -> list[str]:
+    """All that the document states of points, where it states more than the table of points can
+    show.
+    """
+    if summary["suite"] not in DRAWN:
+        return []
+    lines = ["| the document | figure | theirs | ours | remark |", "|---|---|---|---|---|"]
+    for each in summary["references"]:
+        if _is_of_a_client(each["figure"]):
+            continue
+        here = [point for point in summary["points"] if is_at(point["point"], each["at"])]
+        own = here[0]["figures"].get(each["figure"]) if len(here) == 1 and here[0]["outcome"] == "ok" else None
+        known = figure_named(each["figure"])
+        said = _counted if known is None or known.unit == "count" else partial(formatting.number, unit=known.unit)
+        about = f"{known.label if known is not None else each['figure']}, {label(each['at'])}"
+        both = f"{said(each['value'])} | {said(own['mean']) if own else '-'}"
+        lines.append(f"| {each['source']} | {about} | {both} | {each.get('text', '')} |")
+    return ["Each figure that the document states:", "", *lines, ""]
+
+
+def _counted(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def is_at(setting: Json, place: Json) -> bool:
+    """Whether a point is the one that a document speaks of."""
+    return all(str(setting.get(path)) == str(at) for path, at in place.items())
 
 
 def process_table(summary: Json) -> list[str]:
@@ -302,6 +387,17 @@ def axes_of(summary: Json, figure: str) -> tuple[str, str] | None:
     products = [each["over"] for each in charts if each["figure"] == figure and TIMES in each["over"]]
     found = [at for point in summary["points"] for path in products if (at := place_along(path, point["point"]))]
     return (products[0], found[0][1]) if found else axis_of(summary)
+
+
+def along_of(summary: Json, figure: str) -> list[tuple[str, str] | None]:
+    """All that a figure is drawn along: each path that the suite draws it over, where there are
+    several; else one axis.
+    """
+    charts = tomllib.loads(find(summary["suite"]).read_text(encoding="utf-8")).get("chart", [])
+    paths = [each["over"] for each in charts if each["figure"] == figure and TIMES not in each["over"]]
+    places = {path: [at for point in summary["points"] if (at := place_along(path, point["point"]))] for path in paths}
+    found = [(path, here[0][1]) for path, here in places.items() if len(set(here)) >= LEAST_ALONG]
+    return [*found] if len(found) > 1 else [axes_of(summary, figure)]
 
 
 def place_along(path: str, setting: Json) -> tuple[float, str] | None:
@@ -379,7 +475,7 @@ def section(suite: str) -> list[str]:
     """One suite of a chapter, from its kept summary."""
     if not file_of(suite).exists():
         return [f"## {suite}", "", f"No run is kept: `plimsoll lab run {suite}` makes one.", ""]
-    summary = json.loads(file_of(suite).read_text(encoding="utf-8"))
+    summary = todays(json.loads(file_of(suite).read_text(encoding="utf-8")))
     trials = summary["trials"]
     said = (
         f"{trials['valid']} of {trials['planned']} trials have a result, in {summary['elapsed_s']:,.0f} s of trials; "
@@ -389,19 +485,30 @@ def section(suite: str) -> list[str]:
         said += " The small form shows shapes only."
     lines = [
         *(f"## {suite}", "", summary["question"], "", *command_of(summary), said),
-        *("", *changed_since(summary), *congestion_of(summary), *(f"- {each}" for each in summary["answer"]), ""),
+        *(
+            "",
+            *changed_since(summary),
+            *open_points(summary),
+            *congestion_of(summary),
+            *(f"- {each}" for each in summary["answer"]),
+            "",
+        ),
         *([costs, ""] if (costs := sentence(summary)) else []),
         *claim_table(summary),
     ]
-    for figure in figures_of(summary):
-        axis = axes_of(summary, figure)
-        values = dots(summary, figure, axis[0] if axis else None)
-        if values:
-            name = f"report-{suite}-{figure.replace('.', '-')}.svg"
-            (RESULTS / name).write_text(plot(values, figure, axis), encoding="utf-8")
-            both = any(each["whose"].startswith(THEIRS) for each in values)
-            title = f"{figure}, {OURS} and {THEIRS}" if both else figure
-            lines += [f"![{title}](results/{name})", ""]
+    for figure in DRAWN.get(suite) or figures_of(summary):
+        for place, axis in enumerate(along_of(summary, figure)):
+            values = dots(summary, figure, axis[0] if axis else None)
+            if values:
+                over = f"-over-{axis[0].rpartition('.')[2]}" if axis and place else ""
+                name = f"report-{suite}-{figure.replace('.', '-')}{over}.svg"
+                (RESULTS / name).write_text(plot(values, figure, axis), encoding="utf-8")
+                both = any(each["whose"].startswith(THEIRS) for each in values)
+                title = f"{figure}, {OURS} and {THEIRS}" if both else figure
+                lines += [f"![{title}](results/{name})", ""]
+    if suite == "three-servers":
+        lines += three_servers.lines(summary, RESULTS)
+    lines += courses.lines(summary, RESULTS)
     if suite == "epoll-scaling":
         lines += law_lines(summary)
     return [
@@ -409,8 +516,10 @@ def section(suite: str) -> list[str]:
         "Mean and standard deviation, median and its interval of 95 % of our trials; the document's in brackets.",
         "",
         *point_table(summary),
+        *reference_table(summary),
         *process_table(summary),
         *stopped(summary),
+        *axes.lines(suite, RESULTS / axes.KEPT.name),
     ]
 
 
@@ -423,6 +532,8 @@ def write_chapter(chapter: str) -> Path:
         "",
     ]
     for suite in CHAPTERS[chapter]:
+        for picture in RESULTS.glob(f"report-{suite}-*.svg"):
+            picture.unlink()
         lines += section(suite)
     path = BOOK / f"report-{chapter}.md"
     path.write_text("\n".join(wrapped(lines)).rstrip("\n") + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from laboratory import needs_networks, run_lab
+from laboratory import needs_networks, run_bench, run_lab
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import untold_figures
 
@@ -44,3 +44,7 @@ def test_the_small_form_of_a_suite_runs_to_its_end(tmp_path: Path, name: str) ->
         assert any(figure in each for each in told), figure
     for trial in trials:
         assert trial.outcome in {"failed", "invalid"} or trial.figures["requests.completed"] > 0, trial.number
+    chapter = next(each for each in ("port-fwd", "http-saturation", name) if name.startswith(each))
+    kept = run_bench(tmp_path, "reports.py", chapter, str(run))
+    assert kept.returncode == 0, kept.stderr
+    assert f"## {name}\n" in (tmp_path / "docs" / f"report-{chapter}.md").read_text()
