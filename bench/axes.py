@@ -217,14 +217,15 @@ def run(command: Sequence[str]) -> dict[str, Any]:
     called = [sys.executable, "-m", "plimsoll_lab", *command, "--json", "--quiet"]
     done = subprocess.run(called, capture_output=True, text=True, check=False)
     minutes = (time.monotonic() - began) / 60
-    summary = next((json.loads(line) for line in reversed(done.stdout.splitlines()) if line.startswith("{")), {})
+    said = done.stdout.strip().splitlines()
+    summary: Json = json.loads(said[-1]) if said else {}
     points = [
         {key: point[key] for key in ("point", "outcome", "reason")}
         | {"figures": {name: point["figures"][name]["mean"] for name in TOLD if name in point["figures"]}}
         for point in summary.get("points", ())
     ]
-    said = done.stderr.strip().splitlines()
-    error = None if points else (said[-1].removeprefix("error: ") if said else f"exit code {done.returncode}")
+    why = done.stderr.strip().splitlines()
+    error = None if points else (why[-1].removeprefix("error: ") if why else f"exit code {done.returncode}")
     return {"minutes": minutes, "points": points, "error": error}
 
 

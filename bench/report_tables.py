@@ -11,6 +11,9 @@ from report_plots import THEIRS, shown
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.suite.figures import figure_named
 
+NAMED = 6
+"""Of more points than this, one is named."""
+
 Json = Mapping[str, Any]
 
 
@@ -75,6 +78,8 @@ def claim_table(summary: Json) -> list[str]:
 def open_points(summary: Json) -> list[str]:
     """The points of the suite of today that the run has not."""
     lacking = summary.get("open_points", ())
+    if len(lacking) > NAMED:
+        return [f"This run has none of {len(lacking)} points of the suite, such as {lacking[0]}.", ""]
     return [f"Points of the suite that this run has not: {'; '.join(lacking)}.", ""] if lacking else []
 
 
