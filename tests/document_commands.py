@@ -43,10 +43,8 @@ SHORTER = (
         re.compile(r"(plimsoll lab (?:run|gate) [^#\n]*)"),
         r"\1 --repeat 1 --only load.connections=8 --set load.duration=1s --set run.warm_up=50ms ",
     ),
-    (re.compile(r"(plimsoll lab run my-server[^#\n]*)"), r"\1 --repeat 6 --set load.duration=100ms "),
 )
-"""A test needs no figures: windows are shorter, and points are measured once. But a limit, as of
-the suite of `lab init`, cannot be told by fewer than six trials."""
+"""A test needs no figures: windows are shorter, and points are measured once."""
 LASTS = re.compile(r"plimsoll (?:serve|forward) (?!.*--check)")
 """What goes on until it is stopped."""
 _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -134,11 +134,10 @@ def test_any_command_can_be_the_server(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_missed_limit_is_exit_3(lab: Lab, suite_file: Path) -> None:
     suite_file.write_text(suite_file.read_text() + '[limits]\n"response_time.p99" = "<1us"\ncompleted_rate = ">1"\n')
-    only = ("--only", "load.connections=100", "--only", "server.model=epoll")
-    done = lab("run", str(suite_file), "--json", "--repeat", "6", *only)
+    done = lab("run", str(suite_file), "--json", "--repeat", "1", "--only", "load.connections=100")
     assert done.returncode == 3
     summary = summary_of(done.stdout)
-    assert [each["met"] for each in summary["limits_missed"]] == [False]
+    assert [each["met"] for each in summary["limits_missed"]] == [False] * 3
     assert [each["met"] for each in summary["points"][0]["limits"]] == [False, True]
 
 

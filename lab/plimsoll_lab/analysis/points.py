@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from plimsoll_lab.stats.summary import Interval, median_bounds, summarise
+from plimsoll_lab.stats.summary import Interval, median_bounds, median_interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.store.summary_record import FigureSummary, LimitSummary, PointSummary
@@ -87,8 +87,8 @@ def judge_limit(limit: Limit, values: Sequence[float], *, untold: int = 0) -> tu
     is how many trials do not tell the figure.
 
     The median meets a limit where its whole interval of 95 % does, so that luck decides in at most
-    2.5 % of limits either way. Every trial has to meet `==` and `!=`, as a median passes over the
-    one that does not.
+    2.5 % of limits either way. Too few trials for that interval decide where they all agree. Every
+    trial has to meet `==` and `!=`, as a median passes over the one that does not.
     """
 
     def meets(value: float) -> bool:
@@ -101,5 +101,6 @@ def judge_limit(limit: Limit, values: Sequence[float], *, untold: int = 0) -> tu
             met = None if untold or not values else True
         return met, (min(values, default=-math.inf), max(values, default=math.inf))
     interval = median_bounds(values, untold)
-    ends = {meets(end) for end in interval}
+    few = median_interval(values) is None and not untold
+    ends = {meets(each) for each in (values if few else interval)}
     return (ends.pop() if len(ends) == 1 else None), interval

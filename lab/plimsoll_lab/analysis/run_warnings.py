@@ -14,8 +14,6 @@ from plimsoll_lab.stats.results import Control
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
-from plimsoll_lab.suite.conditions import EXACT
-from plimsoll_lab.suite.spec import Limit
 
 
 def run_warnings(
@@ -41,7 +39,8 @@ def run_warnings(
                 f"plimsoll lab resume {folder} measures the rest",
             )
         )
-    warnings += too_few_repetitions(run.settings.repeat, compared=bool(family), limits=() if searching else run.limits)
+    if family and not can_say_anything(run.settings.repeat):
+        warnings.append(too_few_repetitions(run.settings.repeat))
     few = [point for point in points if point.outcome == "ok" and point.valid_n < LEAST_BLOCKS]
     if few and not searching:
         least = min(point.valid_n for point in few)
@@ -160,24 +159,13 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     return [*warnings, _warning("discarded", message, remedy)]
 
 
-def too_few_repetitions(repeat: int, *, compared: bool, limits: Sequence[Limit]) -> list[ResultWarning]:
-    """Warn that a suite can never show a difference, or whether a limit is met, however clear it
-    is.
-    """
-    if can_say_anything(repeat):
-        return []
-    # `==` and `!=` are about each trial.
-    limited = any(limit.operator not in EXACT for limit in limits)
-    unshown = ["any difference, however large"] * compared + ["whether a limit is met"] * limited
-    if not unshown:
-        return []
-    return [
-        _warning(
-            "too_few_repetitions",
-            f"{repeat} repetitions cannot show {', or '.join(unshown)}",
-            f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
-        )
-    ]
+def too_few_repetitions(repeat: int) -> ResultWarning:
+    """Warn that a suite can never show a difference, however clear it is."""
+    return _warning(
+        "too_few_repetitions",
+        f"{repeat} repetitions cannot show any difference, however large",
+        f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
+    )
 
 
 def _warning(code: str, message: str, remedy: str) -> ResultWarning:

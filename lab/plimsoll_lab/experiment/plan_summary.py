@@ -11,7 +11,7 @@ import numpy as np
 from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.hosts.samplers.environment import descriptors
-from plimsoll_lab.stats.best import detectable_ratio
+from plimsoll_lab.stats.best import can_say_anything, detectable_ratio
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
 from plimsoll_lab.store.records import ResultWarning
@@ -45,8 +45,7 @@ def describe_plan(plan: Plan) -> PlanSummary:
     figures = plan.suite.verdict.figures if plan.suite.search is None else (CAPACITY,)
     family = len(settings) * len(figures) if len(contenders) > 1 else 0
     repeat = plan.suite.run.repeat
-    limits = plan.suite.limits if plan.suite.search is None else ()
-    warnings = too_few_repetitions(repeat, compared=bool(family), limits=limits)
+    warnings = [too_few_repetitions(repeat)] if family and not can_say_anything(repeat) else []
     warnings += [
         ResultWarning(
             code="window_too_short_for_limit",
