@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub(crate) use super::running::{Folder, Noise, PATIENCE, connect, queued_at, text_of, until};
+pub(crate) use super::running::{Folder, Noise, PATIENCE, connect, text_of, until};
 use super::running::{Running, limited, plimsoll};
 
 pub(crate) struct Forwarder(Running);
