@@ -153,6 +153,8 @@ impl EventLoop<'_> {
             ready.extend(wait);
             let _run_lock = self.handle.run_lock();
             self.now = Instant::now();
+            // Before the events: a turn that one of them puts off is not due yet.
+            self.list_due();
             for (event, urgent) in ready.drain(..) {
                 self.dispatch(event, urgent)?;
             }

@@ -27,6 +27,7 @@ const LONGEST_DELAY: Duration = Duration::from_micros(750);
 #[derive(Debug)]
 pub(super) struct Delayed {
     keys: VecDeque<u64>,
+    /// When the last delays ended, or a later turn that the present ones are reckoned from.
     since: Instant,
 }
 
@@ -45,14 +46,19 @@ impl Delayed {
     /// Adds one whose last turn was at `active`.
     fn add(&mut self, key: Key, active: Instant) {
         if self.keys.is_empty() {
-            self.since = active;
+            // One whose last turn was before the others' shortens no delay of theirs.
+            self.since = self.since.max(active);
         }
         self.keys.push_back(key.to_raw());
     }
 
     /// Takes out those whose delay is over: all of them, or none.
     fn take_due(&mut self, now: Instant, listed: usize) -> impl Iterator<Item = Key> {
-        let count = if self.until(listed).is_some_and(|until| until <= now) { self.keys.len() } else { 0 };
+        let is_due = self.until(listed).is_some_and(|until| until <= now);
+        let count = if is_due { self.keys.len() } else { 0 };
+        if is_due {
+            self.since = now;
+        }
         self.keys.drain(..count).map(Key::from_raw)
     }
 }
@@ -149,7 +155,11 @@ mod tests {
         assert!(due(&mut delayed, until, 2).is_empty(), "four of them wait longer, wherever they wait");
         assert_eq!(due(&mut delayed, until, 0), [1, 2]);
         assert_eq!(delayed.until(0), None);
-        // The first to wait again says when all of them do.
+        // The first to wait again says when all of them do; but not one whose last turn was before.
+        delayed.add(Key::from_raw(3), until - 200 * US);
+        assert_eq!(delayed.until(0), Some(until + DELAY));
+        assert_eq!(due(&mut delayed, until + DELAY, 0), [3]);
+        let until = until + DELAY;
         delayed.add(Key::from_raw(2), until);
         delayed.add(Key::from_raw(1), until + 50 * US);
         assert_eq!(delayed.until(0), Some(until + DELAY));

@@ -65,7 +65,6 @@ impl EventLoop<'_> {
 
     /// Gives connections of the ready list their turns.
     pub(super) fn take_listed_turns(&mut self) {
-        self.list_due();
         if self.ready_list.is_empty() {
             return;
         }
