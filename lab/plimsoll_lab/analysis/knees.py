@@ -31,7 +31,8 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     loads = next((axis.values for axis in run.axes if axis.path == AXIS), ())
     if len(loads) < 2:  # noqa: PLR2004 - one load bends nowhere
         return []
-    points = {point.number: point for point in run.points if not point.control}
+    # A point beside the matrix may not set the connections.
+    points = {point.number: point for point in run.points if not point.control and AXIS in point.setting}
     # In the order of the suite, which is that of every table and legend.
     curves: dict[str, list[TrialRecord]] = {repr(without_axis(point.setting)): [] for point in points.values()}
     for trial in trials:

@@ -36,7 +36,7 @@ renderer measured."""
 _TAG = re.compile(r"<[a-z][^<>]*>")
 _IDLE = re.compile(
     r' (?:aria-hidden|aria-roledescription|role|class|pointer-events)="[^"]*"| (?:opacity|stroke-width)="1"'
-    r'| font-family="sans-serif"'
+    r'| font-family="sans-serif"| transform="translate\(0,0\)"'
 )
 _PLACE = re.compile(r'(?<= )(?:d|transform|x|y|x1|x2|y1|y2|width|height)="[^"]*"')
 _LONG = re.compile(r"-?\d*\.\d{3,}")
@@ -46,6 +46,14 @@ _MARK = re.compile(
 """A shape at a place: moved there, or begun there and drawn by horizontal and vertical steps."""
 ALIKE_LEAST = 3
 """Shapes that differ in nothing but their places, from how many on they are one that is used."""
+_RUN = re.compile(r"<g>((?:<(?:line|path) [^<>]*/>){2,}|(?:<text [^<>]*>[^<>]*</text>){2,})</g>")
+"""A group of nothing but lines, paths or texts."""
+_INHERITED = re.compile(
+    r" (?:fill|fill-opacity|stroke|stroke-dasharray|stroke-opacity|stroke-width"
+    r'|font-size|font-weight|text-anchor)="[^"]*"'
+)
+"""What the parts of a group have from it, where they do not state it (SVG 2, appendix H)."""
+_GROUP = re.compile(r"</?g\b[^<>]*>")
 _NAMED = re.compile(r'(id="|url\(#|xlink:href="#|href="#)((?:clip|gradient_|m(?=\d))\w*)')
 
 
@@ -57,7 +65,7 @@ def draw(name: str, spec: Json, datasets: Mapping[str, object]) -> Markup:
 
     spec = _without_tooltips(spec) | {"datasets": datasets, "config": CONFIGURATION | {"padding": ROOM}}
     svg = vl_convert.vegalite_to_svg(spec)
-    svg = _with_marks_once(_compact(svg))
+    svg = _without_idle_groups(_RUN.sub(_with_shared_style, _with_marks_once(_compact(svg))))
     own = re.sub(r"\W", "-", name)
     svg = _NAMED.sub(lambda found: f"{found[1]}{own}-{found[2]}", svg)
     # A picture for the eye; the caption and the data table beside it say the same to everybody
@@ -72,6 +80,29 @@ def _compact(svg: str) -> str:
     """
     head, _, body = svg.partition(">")
     return f'{head} font-family="sans-serif">{_TAG.sub(lambda tag: _compact_tag(tag[0]), body)}'
+
+
+def _with_shared_style(run: re.Match[str]) -> str:
+    """The same group, where what all its parts state alike is stated once."""
+    stated = [set(_INHERITED.findall(tag)) for tag in _TAG.findall(run[1])]
+    shared = set.intersection(*stated)
+    parts = _TAG.sub(lambda tag: _INHERITED.sub(lambda found: "" if found[0] in shared else found[0], tag[0]), run[1])
+    return f"<g{''.join(sorted(shared))}>{parts}</g>"
+
+
+def _without_idle_groups(svg: str) -> str:
+    """The same picture without groups that state nothing."""
+    stated: list[bool] = []
+
+    def kept(tag: re.Match[str]) -> str:
+        if tag[0] == "</g>":
+            return tag[0] if stated.pop() else ""
+        if tag[0].endswith("/>"):
+            return ""
+        stated.append(tag[0] != "<g>")
+        return tag[0] if stated[-1] else ""
+
+    return _GROUP.sub(kept, svg)
 
 
 def _with_marks_once(svg: str) -> str:

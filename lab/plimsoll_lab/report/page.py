@@ -61,6 +61,11 @@ SEVERITIES: dict[Severity, str] = {
 CSV_PLAIN = ",:;/=()* "
 """What a `data:` address has as it is, besides letters, digits and `_.-~` (RFC 3986, 2.3)."""
 
+CSV_MOST = 100_000
+"""Bytes of a table that a page has as it is. A larger one is there in the gzip format (RFC 1952),
+with a third to half of the bytes."""
+PACKED_MOST = 300_000
+"""Bytes of a table that a page has at all: a page has at most 2.5 MiB."""
 
 LEVEL = 9
 """Of compression: the higher ones take six times as long for 3 % less."""
@@ -241,16 +246,19 @@ def _downloads(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord])
         ("points.csv", points_csv(run, summary), "a row for each point: number, mean, standard deviation, median"),
         ("trials.csv", trials_csv(run, made), "a row for each trial, with every figure"),
     )
-    parts: list[Part] = [
-        Download(
-            name=name,
-            address="data:text/csv;charset=utf-8," + quote(text, safe=CSV_PLAIN),
-            what=what,
-        )
-        for name, text, what in files
-    ]
+    parts = [_download(name, text, what, summary.run) for name, text, what in files]
     told = f"plimsoll lab report {summary.run} --json prints the summary; trials/ has every record."
     return [*parts, Text(text=told)]
+
+
+def _download(name: str, text: str, what: str, run: str) -> Part:
+    if len(text) > PACKED_MOST:
+        told = f"`plimsoll lab report {run} --export csv` writes {name}, which is too large for a page"
+        return Text(text=f"{told} ({len(text) // 1000} kB): {what}")
+    if len(text) <= CSV_MOST:
+        return Download(name=name, address="data:text/csv;charset=utf-8," + quote(text, safe=CSV_PLAIN), what=what)
+    packed = base64.b64encode(deflate.gzip_compress(text.encode(), LEVEL)).decode()
+    return Download(name=f"{name}.gz", address=f"data:application/gzip;base64,{packed}", what=what)
 
 
 def _packed(text: str) -> str:
