@@ -20,8 +20,8 @@ STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 
 
 @contextmanager
-def echo_server() -> Iterator[str]:
-    """An address that answers one connection with what it reads."""
+def echo_server(name: bytes) -> Iterator[str]:
+    """An address that answers with its name and what it reads."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def answer() -> None:
@@ -29,7 +29,7 @@ def echo_server() -> Iterator[str]:
             while True:
                 with suppress(OSError), listener.accept()[0] as client:
                     while data := client.recv(4096):
-                        client.sendall(data)
+                        client.sendall(name + data)
                 if listener.fileno() < 0:
                     return
 
@@ -71,20 +71,21 @@ def connection(address: str, process: subprocess.Popen[bytes]) -> socket.socket:
         ),
     ],
 )
-def test_it_relays(tmp_path: Path, program: str) -> None:
-    with echo_server() as server:
-        own = free_address()
+def test_each_of_its_two_ports_leads_to_a_server_of_its_own(tmp_path: Path, program: str) -> None:
+    with echo_server(b"1 ") as server, echo_server(b"2 ") as second:
+        own, other = free_address(), free_address()
         commands: dict[str, Sequence[str]] = {
             "haproxy": ["haproxy", "-q", "-db", "-f", str(SERVERS / "haproxy-stream.cfg")],
-            "nginx": ["sh", str(SERVERS / "nginx-stream.sh"), own, server, str(tmp_path)],
+            "nginx": ["sh", str(SERVERS / "nginx-stream.sh"), str(tmp_path), own, server, other, second],
         }
-        environment = os.environ | {"LISTEN": own, "SERVER": server}
-        with subprocess.Popen(commands[program], env=environment, stderr=subprocess.PIPE) as process:
+        addresses = {"LISTEN": own, "SERVER": server, "LISTEN_SECOND": other, "SERVER_SECOND": second}
+        with subprocess.Popen(commands[program], env=os.environ | addresses, stderr=subprocess.PIPE) as process:
             try:
-                with connection(own, process) as client:
-                    client.sendall(b"relayed")
-                    assert client.recv(100) == b"relayed"
+                for address, answer in ((own, b"1 relayed"), (other, b"2 relayed")):
+                    with connection(address, process) as client:
+                        client.sendall(b"relayed")
+                        assert client.recv(100) == answer
             finally:
                 process.terminate()
                 process.wait(timeout=HANGS_S)
-    assert not [path.name for path in tmp_path.glob("*.pid")]
+    assert not list(tmp_path.glob("*.pid"))
