@@ -48,6 +48,8 @@ from laboratory import BINARY, environment, lab_command, marked, wait_until  # n
 MARGIN = 0.05
 OVERHEAD_S = 10.0
 LEAST_ROUNDS = 3
+ADDRESSES = 4
+"""Of each host, as many as the suites ask for."""
 TRIES = 5
 """A trial that this machine has spoilt is no result, and is made again so often."""
 EQUIVALENT = ("completed_rate", "server.cpu_us_per_request")
@@ -127,7 +129,10 @@ def main() -> int:
         for figure, row in found.items():
             print(f"  {figure:46} {say(row)}", flush=True)
 
-    with open_cluster(5, backend="kernel") as cluster, tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder:
+    with (
+        open_cluster(5, ADDRESSES, backend="kernel") as cluster,
+        tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder,
+    ):
         bench = Bench(cluster=cluster, folder=Path(folder))
         for name in parts:
             began = time.monotonic()
@@ -238,6 +243,10 @@ class Bench:
             done = self._lab(*words)
         trials = [json.loads(path.read_text(encoding="utf-8")) for path in Path(out).glob("0001/trials/*.json")]
         found = {trial["point"]: trial["figures"] for trial in trials if trial["outcome"] in MEASURED}
+        for figures in found.values():
+            # Of two servers each answers half: no cost of a request, but the same on both sides.
+            if "server.cpu_cores" in figures and figures.get("completed_rate"):
+                figures.setdefault(EQUIVALENT[1], figures["server.cpu_cores"] * 1e6 / figures["completed_rate"])
         found = {point: figures for point, figures in found.items() if figures.keys() >= {*EQUIVALENT}}
         said = sorted({str(trial["reason"]) for trial in trials if trial["point"] not in found})
         return Path(out) / "0001", found, "; ".join(said) or ("" if trials else done.stderr)
