@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reports import CHAPTERS, RESULTS, Json, file_of, summary_of
+from report_plots import THEIRS
+from reports import CHAPTERS, DEFAULT_CONTROL, RESULTS, Json, file_of, missed_control, summary_of
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.suite.documents import Claim
@@ -83,11 +84,14 @@ def row(chapter: str) -> str:
         kept = json.loads(file_of(suite).read_text(encoding="utf-8"))
         found = next((each for each in kept["claims"] if each["name"] == claim.name), None)
         if found is not None:
-            now, verdict = _now(claim, found), f"**{found['outcome']}**; {_confirmed(chapter)}"
+            missed = missed_control(kept)
+            otherwise = f" over {DEFAULT_CONTROL}, not {missed}: to be run again" if missed else ""
+            now, verdict = _now(claim, found), f"**{found['outcome']}**{otherwise}; {_confirmed(chapter)}"
         command += " --fast" if "--fast" in kept["command"] else ""
         chart = RESULTS / f"report-{suite}-{claim.figure.replace('.', '-')}.svg"
         if chart.exists():
-            alt = f"{claim.figure}, theirs and ours"
+            both = f">{THEIRS}<" in chart.read_text(encoding="utf-8")
+            alt = f"{claim.figure}, theirs and ours" if both else claim.figure
             picture = f'[<img src="{chart}" alt="{alt}" width="{PICTURE_WIDTH}">](docs/report-{chapter}.md)'
     cells = [f"{chapter}: {shown.question}", shown.then, now, verdict, f"`{command}`", picture]
     return "| " + " | ".join(cells) + " |"

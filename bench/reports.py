@@ -136,15 +136,21 @@ def command_of(summary: Json) -> list[str]:
     return ["```console", f"$ {command}", "```", ""]
 
 
+def missed_control(summary: Json) -> str | None:
+    """The congestion control that the suite asks for today, where the run was made before it did."""
+    asked = settings_of(find(summary["suite"]).read_text(encoding="utf-8")).get("[network] congestion")
+    return None if summary.get("congestion") or asked is None else str(asked)
+
+
 def congestion_of(summary: Json) -> list[str]:
     """Which congestion control the hosts of a run used, where its suite has a network."""
-    network = settings_of(find(summary["suite"]).read_text(encoding="utf-8")).get("[network] congestion")
     if summary.get("congestion"):
         return [f"Congestion control of TCP: {', '.join(summary['congestion'])}.", ""]
-    if network is None:
+    missed = missed_control(summary)
+    if missed is None:
         return []
     said = "The suite set no congestion control when this run was made: its hosts used "
-    return [f"{said}{DEFAULT_CONTROL}, the default of that machine, and not {network}. It has to be run again.", ""]
+    return [f"{said}{DEFAULT_CONTROL}, the default of that machine, and not {missed}. It has to be run again.", ""]
 
 
 def todays(summary: Json) -> dict[str, Any]:

@@ -119,3 +119,23 @@ def test_a_row_has_the_numbers_of_the_claim_that_it_shortens() -> None:
         claim = read_file(ROOT / "suites" / f"{suite}.toml").claims[0]
         words = claim.name.replace("worse than double", "twice")
         assert set(number.findall(then)) <= set(number.findall(words)), claim.name
+
+
+def test_a_row_says_what_its_run_was_not_and_promises_no_mark_of_theirs_that_is_not_drawn(tmp_path: Path) -> None:
+    folder = copied(tmp_path)
+    summary = folder / "docs/results/report-http-saturation-bandwidth.json"
+    chart = folder / "docs/results/report-http-saturation-bandwidth-goodput_bits_per_s.svg"
+
+    def row() -> str:
+        assert made(folder).returncode == 0
+        return next(line for line in (folder / "README.md").read_text().splitlines() if "| http-saturation" in line)
+
+    kept = json.loads(summary.read_text())
+    summary.write_text(json.dumps({**kept, "congestion": []}))
+    chart.write_text("<svg><text>ours</text></svg>")
+    assert "** over bbr, not cubic: to be run again;" in row()
+    assert "theirs" not in row()
+    summary.write_text(json.dumps({**kept, "congestion": ["cubic"]}))
+    chart.write_text("<svg><text>theirs</text></svg>")
+    assert "bbr" not in row()
+    assert "theirs and ours" in row()
