@@ -137,7 +137,7 @@ def command_of(summary: Json) -> list[str]:
 
 
 def missed_control(summary: Json) -> str | None:
-    """The congestion control that the suite asks for today, where the run was made before it did."""
+    """The congestion control that the suite asks for, of a run that was made before it did."""
     asked = settings_of(find(summary["suite"]).read_text(encoding="utf-8")).get("[network] congestion")
     return None if summary.get("congestion") or asked is None else str(asked)
 
