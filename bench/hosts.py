@@ -40,7 +40,7 @@ from harness import BUILD, PLIMSOLL, ROOT, BenchError
 from scipy import stats
 
 os.environ.setdefault("PLIMSOLL_BIN", PLIMSOLL)
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "lab")]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "lab" / "tests"), str(ROOT / "lab")]
 
 from cluster import Cluster, open_cluster  # noqa: E402 - of the tests, which are no package
 from laboratory import BINARY, environment, lab_command, marked, wait_until  # noqa: E402

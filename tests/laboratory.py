@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from forked_lab import run_forked
 
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
@@ -45,12 +46,15 @@ def lab_command(*arguments: str) -> list[str]:
 
 def run_lab(folder: Path, *arguments: str, **extra: str) -> Done:
     """Run the laboratory in a folder to its end, with more in its environment."""
-    return _run(folder, lab_command(*arguments), **extra)
+    return run_forked(folder, arguments, environment(**extra))
 
 
 def run_bench(folder: Path, script: str, *arguments: str) -> Done:
     """Run a script of `bench/` in a folder to its end."""
-    return _run(folder, [sys.executable, str(ROOT / "bench" / script), *arguments])
+    command = [sys.executable, str(ROOT / "bench" / script), *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 def bench_module(name: str) -> ModuleType:
@@ -61,12 +65,6 @@ def bench_module(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
-
-
-def _run(folder: Path, command: list[str], **extra: str) -> Done:
-    return subprocess.run(
-        command, cwd=folder, env=environment(**extra), capture_output=True, text=True, timeout=600, check=False
-    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

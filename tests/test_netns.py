@@ -34,7 +34,7 @@ DEFAULT_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 KILLED = """
 import sys
 from plimsoll_lab.hosts.local import LocalHost
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {folders!r}
 from test_netns import open_single
 with LocalHost() as local, open_single(local) as network:
     print(*network.pids, flush=True)
@@ -179,7 +179,7 @@ def test_nothing_is_left_when_the_network_closes(local: LocalHost) -> None:
 
 
 def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path) -> None:
-    source = KILLED.format(tests=str(ROOT / "tests"))
+    source = KILLED.format(folders=[str(ROOT / "tests"), str(ROOT / "lab" / "tests")])
     with subprocess.Popen(
         [sys.executable, "-c", source],
         stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from forked_lab import run_forked
 
 from plimsoll_lab.cli.program import main
 
@@ -59,22 +60,14 @@ def lab_environment(**extra: str) -> dict[str, str]:
     return os.environ | {"PLIMSOLL_BIN": str(FAKE), "PYTHONPATH": str(Path(__file__).parent.parent)} | extra
 
 
-def run_lab(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_lab(folder: Path, *arguments: str, **environment: str) -> Done:
     """Run the program in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "plimsoll_lab", *arguments],
-        cwd=folder,
-        env=lab_environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_forked(folder, arguments, lab_environment(**environment))
 
 
 def lab_here(folder: Path, *arguments: str) -> Done:
-    """The same program in this process, for verbs that only read and write records: starting an
-    interpreter, the statistics and the chart renderer takes longer than most of them.
+    """The same program in this process, for verbs that only read and write records: starting the
+    chart renderer takes longer than most of them.
     """
     said, refused = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
