@@ -343,16 +343,16 @@ def test_what_is_no_run_is_refused(lab: Lab) -> None:
 
 def test_a_comparison_writes_its_page(base: Path) -> None:
     again = altered(base, "again", lambda _: None)
-    done = run_lab(base, "compare", "runs/0001", again, "--json")
+    done = lab_here(base, "compare", "runs/0001", again, "--json")
     report = json.loads(done.stdout)["report"]
     assert report == "runs/again/compare-0001.html"
     page = (base / report).read_text()
     places = [page.index(f'<section id="{name}">') for name in ("environment", "figures", "forest")]
     assert places == sorted(places), "what differs in the environment comes first"
     assert "Machine, settings and versions of both are the same." in page
-    named = run_lab(base, "compare", "runs/0001", again, "--page", "two.html")
+    named = lab_here(base, "compare", "runs/0001", again, "--page", "two.html")
     assert "report   two.html" in named.stdout
     assert (base / "two.html").read_text() == page
-    refused = run_lab(base, "compare", "runs/0001", again, "--page", "no/such/folder.html")
+    refused = lab_here(base, "compare", "runs/0001", again, "--page", "no/such/folder.html")
     assert refused.returncode == 1
     assert "name another file with --page" in refused.stderr

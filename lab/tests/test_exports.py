@@ -15,7 +15,7 @@ from typing import cast
 import duckdb
 import jsonschema
 import pytest
-from conftest import Done, run_lab
+from conftest import Done, lab_here
 from hdrh.histogram import HdrHistogram
 from made_records import stored_run
 
@@ -33,7 +33,7 @@ KINDS = "parquet,json,md,openmetrics"
 def exported(finished: tuple[Path, Done], tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = tmp_path_factory.mktemp("exports")
     shutil.copytree(finished[0] / "runs", folder / "runs")
-    done = run_lab(folder, "report", "runs/0001", "--export", KINDS, "--json")
+    done = lab_here(folder, "report", "runs/0001", "--export", KINDS, "--json")
     assert done.returncode == 0, done.stderr
     for line in done.stderr.splitlines():
         assert (folder / line).is_file()
@@ -164,12 +164,12 @@ def test_a_distribution_leaves_out_trials_of_a_late_generator_and_says_what_it_s
 
 
 def test_without_a_histogram_that_export_is_refused(exported: RunFolder) -> None:
-    done = run_lab(exported.path.parent.parent, "report", "runs/0001", "--export", "hgrm", "--json")
+    done = lab_here(exported.path.parent.parent, "report", "runs/0001", "--export", "hgrm", "--json")
     assert done.returncode == 1
     assert "no valid trial of this run has a histogram" in done.stderr
 
 
 def test_an_unknown_kind_names_the_nearest(exported: RunFolder) -> None:
-    done = run_lab(exported.path.parent.parent, "report", "runs/0001", "--export", "parket")
+    done = lab_here(exported.path.parent.parent, "report", "runs/0001", "--export", "parket")
     assert done.returncode == 2
     assert "parquet" in done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from conftest import SUITE, Done, Lab, run_lab, summary_of
+from conftest import SUITE, Done, Lab, lab_here, run_lab, summary_of
 
 from plimsoll_lab.analysis import formatting
 
@@ -64,7 +64,7 @@ def test_help_says_what_each_exit_code_means(lab: Lab, verb: str) -> None:
 def test_terminal_page_and_json_say_the_same(finished: tuple[Path, Done]) -> None:
     folder, done = finished
     summary = summary_of(done.stdout)
-    text = run_lab(folder, "report", "runs/0001").stdout
+    text = lab_here(folder, "report", "runs/0001").stdout
     page = html.unescape((folder / "runs/0001/report.html").read_text())
     assert summary["answer"]
     for sentence in summary["answer"]:
@@ -152,7 +152,7 @@ def test_plan_runs_nothing_and_warns_of_a_verdict_out_of_reach(lab: Lab, suite_f
 
 def test_exports_agree_with_the_summary(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
-    done = run_lab(folder, "report", "runs/0001", "--export", "csv,svg", "--json")
+    done = lab_here(folder, "report", "runs/0001", "--export", "csv,svg", "--json")
     rows = zip(table(folder / "runs/0001/points.csv"), summary_of(done.stdout)["points"], strict=True)
     measured = [(row, point) for row, point in rows if point["outcome"] == "ok"]
     assert measured
@@ -187,7 +187,7 @@ def test_a_point_beside_the_matrix_that_lacks_its_axis_has_a_page_and_its_settin
     done = lab("run", "beside.toml")
     assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
     assert (tmp_path / "runs/0001/report.html").exists()
-    done = lab("report", "runs/0001", "--export", "csv")
+    done = lab_here(tmp_path, "report", "runs/0001", "--export", "csv")
     assert done.returncode == 0, done.stderr
     for name, rows in (("points", 3), ("trials", 6)):
         found = [(row["load.connections"], row["load.think"]) for row in table(tmp_path / f"runs/0001/{name}.csv")]
@@ -198,7 +198,7 @@ def test_a_point_beside_the_matrix_that_lacks_its_axis_has_a_page_and_its_settin
 def test_no_colour_without_a_terminal(finished: tuple[Path, Done]) -> None:
     folder, _ = finished
     assert "\x1b" not in run_lab(folder, "report", "runs/0001").stdout
-    assert "\x1b[" in run_lab(folder, "report", "runs/0001", "--color", "always").stdout
+    assert "\x1b[" in lab_here(folder, "report", "runs/0001", "--color", "always").stdout
 
 
 def test_a_control_is_measured_in_every_block_and_stands_beside_the_verdicts(lab: Lab, tmp_path: Path) -> None:

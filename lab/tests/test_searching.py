@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import jsonschema
 import pytest
-from conftest import FAKE, Lab, lab_environment, summary_of
+from conftest import FAKE, Lab, lab_environment, lab_here, summary_of
 from made_records import run_record as record_of_nothing
 
 from plimsoll_lab.experiment.events import Events
@@ -243,7 +243,7 @@ def test_a_search_that_is_stopped_goes_on_with_the_trials_it_has(lab: Lab, tmp_p
         # One that the machine spoilt may have waited to be made again.
         kept = {name: text for name, text in stored.items() if json.loads(text)["outcome"] == "ok"}
         # A report can be made of what is there, however the run was stopped.
-        assert lab("report", "runs/0001", "--json").returncode in {1, 4}
+        assert lab_here(tmp_path, "report", "runs/0001", "--json").returncode in {1, 4}
         resumed = lab("resume", "runs/0001", "--json")
     assert resumed.returncode == 4, resumed.stderr
     summary = json.loads(resumed.stdout)
