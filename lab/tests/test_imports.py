@@ -14,6 +14,7 @@ from conftest import lab_here, run_lab
 from made_records import stored_run
 from made_results import HGRM, TREND, WRK, WRK2, fortio, hlog, k6_export, k6_handled, k6_lines, k6_readable, oha
 
+from plimsoll_lab.foreign.make_run import ImportRequest, ImportSource, import_run
 from plimsoll_lab.foreign.read import read_result
 from plimsoll_lab.foreign.result import ForeignFileError, Options, Result
 from plimsoll_lab.store.timelines import read_timeline
@@ -347,13 +348,17 @@ def test_a_measurement_without_a_completed_request_has_failed(tmp_path: Path) ->
 
 
 def test_imported_runs_are_compared_with_five_a_side(tmp_path: Path) -> None:
+    """Without the pages that the command draws of each."""
+    asked = ImportRequest(
+        options=Options(), load={"connections": 50}, suite=None, question=None, command="", now_unix_s=0.0
+    )
     sides: dict[str, list[str]] = {"a": [], "b": []}
     for number in range(5):
         for side, factor in (("a", 1.0), ("b", 1.5)):
             seconds = 2.0 * factor * (1 + number / 1000)
             (tmp_path / "x.json").write_text(json.dumps(oha(summary={**oha()["summary"], "total": seconds})))
-            done = lab_here(tmp_path, "import", "x.json", "--set", "load.connections=50", "--json")
-            sides[side].append(json.loads(done.stdout)["run"])
+            folder = import_run(tmp_path / "runs", [ImportSource(path=tmp_path / "x.json", name=None)], asked)
+            sides[side].append(str(folder.path))
     done = lab_here(tmp_path, "compare", *sides["a"], "--with", *sides["b"], "--json")
     compared = json.loads(done.stdout)
     assert done.returncode == 3, done.stdout

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import SUITE, Lab, summary_of
+from conftest import SUITE, Lab, run_lab, summary_of
 from made_records import run_record, stored_run
 
 from plimsoll_lab.hosts.binary import program_digests
@@ -43,10 +43,20 @@ def test_a_disk_that_cannot_be_written_stops_with_what_to_do_and_leaves_the_old_
     assert path.read_text() == "old"
 
 
-def small_run(tmp_path: Path, lab: Lab) -> Path:
-    (tmp_path / "small.toml").write_text(SUITE)
-    done = lab("run", "small.toml", "--json", "--only", "server.model=epoll", "--repeat", "1")
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of two trials."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small.toml").write_text(SUITE)
+    done = run_lab(folder, "run", "small.toml", "--json", "--only", "server.model=epoll", "--repeat", "1")
     assert done.returncode in {0, 4}, done.stderr
+    return folder
+
+
+@pytest.fixture
+def run(measured: Path, tmp_path: Path) -> Path:
+    """A copy of the run, for one test."""
+    shutil.copytree(measured, tmp_path, dirs_exist_ok=True)
     return tmp_path / "runs/0001"
 
 
@@ -59,8 +69,7 @@ def statuses(lab: Lab) -> list[str]:
     return [json.loads(line)["status"] for line in lab("list", "--json").stdout.splitlines()]
 
 
-def test_a_killed_run_is_told_from_one_that_is_under_way(tmp_path: Path, lab: Lab) -> None:
-    run = small_run(tmp_path, lab)
+def test_a_killed_run_is_told_from_one_that_is_under_way(run: Path, lab: Lab) -> None:
     assert statuses(lab) == ["complete"]
     change(run, status="running")
     assert statuses(lab) == ["killed"]
@@ -69,8 +78,7 @@ def test_a_killed_run_is_told_from_one_that_is_under_way(tmp_path: Path, lab: La
         assert "another lab is working" in lab("resume", "runs/0001").stderr
 
 
-def test_resume_refuses_another_build_and_another_kernel_unless_told(tmp_path: Path, lab: Lab) -> None:
-    run = small_run(tmp_path, lab)
+def test_resume_refuses_another_build_and_another_kernel_unless_told(run: Path, lab: Lab) -> None:
     record = json.loads((run / "run.json").read_text())
     (run / "trials/0002.json").unlink()
     change(run, versions=record["versions"] | {"plimsoll_sha256": "0" * 64})
@@ -136,8 +144,7 @@ def test_the_files_of_a_command_are_its_program_and_its_script(tmp_path: Path) -
     assert program_digests([str(tmp_path / "missing"), "-v"]) == {}
 
 
-def test_prune_removes_the_oldest_runs_and_none_under_way(tmp_path: Path, lab: Lab) -> None:
-    run = small_run(tmp_path, lab)
+def test_prune_removes_the_oldest_runs_and_none_under_way(run: Path, lab: Lab) -> None:
     names = ["0002", "0003", "0004"]
     for name in names:
         run.with_name(name).mkdir()
@@ -190,8 +197,7 @@ def test_a_folder_hides_what_it_is_told_to(tmp_path: Path) -> None:
     assert folder.read_run().command == f"plimsoll lab run it.toml {HIDDEN}"
 
 
-def test_a_damaged_record_is_refused_with_the_place_of_the_damage(tmp_path: Path, lab: Lab) -> None:
-    run = small_run(tmp_path, lab)
+def test_a_damaged_record_is_refused_with_the_place_of_the_damage(run: Path, lab: Lab) -> None:
     trial = run / "trials/0001.json"
     trial.write_text(json.dumps(json.loads(trial.read_text()) | {"outcome": "fine"}))
     refused = lab("report", "runs/0001")
