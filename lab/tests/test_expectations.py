@@ -3,41 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from small_suites import GOOD, SEARCH, plan, suite
 
 from plimsoll_lab.suite.checks import setting_at
-from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.figures import named_figures
-from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Plan, Suite
-
-GOOD = """
-name = "it"
-question = "Well?"
-[server]
-protocol = "echo"
-[load]
-duration = "1s"
-"""
-
-SEARCH = (
-    GOOD
-    + """
-[limits]
-"response_time.p99" = "<50ms"
-[search]
-over = "load.connections"
-range = [1, 60000]
-"""
-)
-
-
-def suite(text: str) -> Suite:
-    return read_text(text, source="it.toml", directory="/here")
-
-
-def plan(text: str) -> Plan:
-    return expand(suite(text), seed=1)
 
 
 @pytest.mark.parametrize(

@@ -8,44 +8,15 @@ from collections import Counter
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from small_suites import GOOD, SEARCH, plan, suite
 
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import contender_path, expand
 from plimsoll_lab.suite.flags import MODELS, as_arguments
-from plimsoll_lab.suite.read import read_file, read_text
+from plimsoll_lab.suite.read import read_file
 from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.settings import Value
-from plimsoll_lab.suite.spec import Plan, Suite
-
-
-def suite(text: str, changes: dict[str, Value] | None = None) -> Suite:
-    return read_text(text, source="it.toml", directory="/here", changes=changes)
-
-
-def plan(text: str, **changes: Value) -> Plan:
-    return expand(suite(text, {key.replace("__", "."): value for key, value in changes.items()}), seed=1)
-
-
-GOOD = """
-name = "it"
-question = "Well?"
-[server]
-protocol = "echo"
-[load]
-duration = "1s"
-"""
-
-SEARCH = (
-    GOOD
-    + """
-[limits]
-"response_time.p99" = "<50ms"
-[search]
-over = "load.connections"
-range = [1, 60000]
-"""
-)
 
 CONTENDERS = (
     GOOD.replace('[server]\nprotocol = "echo"\n', "")
