@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from made_records import run_record
 
-from plimsoll_lab.experiment import run, search_run
+from plimsoll_lab.experiment import null_server, run, search_run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
@@ -134,7 +134,8 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
         overflows: int = 0,
     ) -> SearchRun:
         cluster = Cluster(fates or {}, null or {}, address, overflows)
-        monkeypatch.setattr(search_run, "run_trial", cluster.run_trial)
+        for module in (search_run, null_server):
+            monkeypatch.setattr(module, "run_trial", cluster.run_trial)
         monkeypatch.setattr(search_run, "place_point", cluster.place)
         monkeypatch.setattr(search_run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
         (path / "trials").mkdir(parents=True, exist_ok=True)

@@ -24,6 +24,7 @@ from plimsoll_lab.analysis.search_trial import (
     what_broke,
 )
 from plimsoll_lab.experiment.events import Events, trial_event
+from plimsoll_lab.experiment.null_server import NullServer
 from plimsoll_lab.experiment.run import (
     ATTEMPTS,
     REPEAT_BUDGET,
@@ -48,11 +49,6 @@ from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.retry import has_lost_a_host, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, network_key, place_point
 
-CEILING_CONNECTIONS = 64
-"""Enough to keep two cores busy, too few to cost anything by their number."""
-NULL_TRIALS = 3
-"""Of these the best tells the generator's ceiling, and the middle one whether it meets the limits:
-one may dip."""
 SETTLING_CONNECTIONS = 8
 """Enough to reach every event loop of a server on a small machine."""
 FREE_REPEATS = 4
@@ -90,10 +86,8 @@ class SearchRun:
         )  # fmt: skip
         self.settings: SearchSettings = plan.suite.search
         self._stored = {trial.number: trial for trial in folder.read_trials()}
-        self._stored_null = {trial.number: trial for trial in folder.read_null_trials()}
-        self._null_made = 0
+        self._null_server = NullServer(folder, plan.suite, binary)
         self._testbeds: dict[str, Testbed] = {}
-        self._ceilings: dict[str, float | None] = {}
         self.trials: list[TrialRecord] = []
         self.points: dict[tuple[int, int, float], Point] = {}
         settings = {point.number: point.setting for point in plan.points}
@@ -150,7 +144,7 @@ class SearchRun:
             if ended or unusable(self.trials[first:]):
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
-                ceiling = self._ceiling(base)
+                ceiling = self._null_server.ceiling(self._testbeds[network_key(base)], base)
             return reading_of(trial, suite)
 
         search = Search(self._goal(number), measure)
@@ -163,7 +157,7 @@ class SearchRun:
         except BaseException:
             self._record_search(number, base, search.bounds(), ceiling, self.trials[first:], "interrupted")
             raise
-        ceiling = ceiling if ceiling is not None else self._ceiling(base)
+        ceiling = ceiling if ceiling is not None else self._null_server.ceiling(self._testbeds[network_key(base)], base)
         self._record_search(
             number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
         )
@@ -303,36 +297,6 @@ class SearchRun:
             self._write("running")  # so that a report can be made of whatever a crash leaves behind
         return found
 
-    def _null(self, base: Point, load: Settings) -> TrialRecord:
-        """The same generator against a server that does nothing else: our own epoll."""
-        self._null_made += 1
-        stored = self._stored_null.get(self._null_made)
-        if stored is not None:
-            return stored
-        protocol = str(base.load.get("protocol", "echo"))
-        server: Settings = {"protocol": protocol}
-        load = {key: value for key, value in load.items() if key not in {"target", "path"}}
-        if protocol == "http":
-            server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
-        point = replace(base, server=server, load=load, roles=())
-        planned = PlannedTrial(number=self._null_made, block=1, point=base.number)
-        for _ in range(1 + ATTEMPTS):
-            trial = run_trial(self._testbeds[network_key(point)], self._binary, self._plan.suite, point, planned)
-            if not has_lost_a_host(trial):
-                self._folder.write_null_trial(trial)
-                return trial
-        raise HostsKeepGoing(trial)
-
-    def _ceiling(self, base: Point) -> float | None:
-        """The highest rate the generator gets from anything on this machine, with this load."""
-        closed = {key: value for key, value in base.load.items() if key not in {"think", "rate"}}
-        closed = {"connections": CEILING_CONNECTIONS, **closed}
-        if repr(closed) not in self._ceilings:
-            made = [self._null(base, closed).figures for _ in range(NULL_TRIALS)]
-            rates = [figures["completed_rate"] for figures in made if "completed_rate" in figures]
-            self._ceilings[repr(closed)] = max(rates, default=None)
-        return self._ceilings[repr(closed)]
-
     def _record_search(
         self,
         number: int,
@@ -370,7 +334,7 @@ class SearchRun:
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
             load = {**base.load, self.settings.key: upper}
-            null = [self._null(base, load) for _ in range(NULL_TRIALS)]
+            null = self._null_server.trials(self._testbeds[network_key(base)], base, load)
             missed = [misses_a_limit(trial, suite) if only_limits else loss_ratio(trial, suite) > 0 for trial in null]
             return 2 * sum(missed) > len(missed)
 

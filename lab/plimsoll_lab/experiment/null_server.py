@@ -1,0 +1,68 @@
+"""The generator against a server that does nothing else, our own epoll: how much it is capable of
+itself, with this load and on these hosts.
+
+Its trials are on disk, with numbers of their own, so that `resume` takes those that are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from plimsoll_lab.experiment.run import ATTEMPTS
+from plimsoll_lab.experiment.search_ends import HostsKeepGoing
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import PlannedTrial, Point, Suite
+from plimsoll_lab.trial.lifecycle import run_trial
+from plimsoll_lab.trial.retry import has_lost_a_host
+from plimsoll_lab.trial.testbed import Testbed
+
+CEILING_CONNECTIONS = 64
+"""Enough to keep two cores busy, too few to cost anything by their number."""
+TRIALS = 3
+"""Of these the best tells the generator's ceiling, and the middle one whether it meets the limits:
+one may dip."""
+
+
+class NullServer:
+    """The trials of a run against it."""
+
+    def __init__(self, folder: RunFolder, suite: Suite, binary: str) -> None:
+        self._folder, self._suite, self._binary = folder, suite, binary
+        self._stored = {trial.number: trial for trial in folder.read_null_trials()}
+        self._made = 0
+        self._ceilings: dict[str, float | None] = {}
+
+    def trials(self, testbed: Testbed, base: Point, load: Settings) -> list[TrialRecord]:
+        """So many trials with a load, in place of a point's server."""
+        return [self._trial(testbed, base, load) for _ in range(TRIALS)]
+
+    def ceiling(self, testbed: Testbed, base: Point) -> float | None:
+        """The highest rate the generator gets from anything on this machine, with this load."""
+        closed = {key: value for key, value in base.load.items() if key not in {"think", "rate"}}
+        closed = {"connections": CEILING_CONNECTIONS, **closed}
+        if repr(closed) not in self._ceilings:
+            made = [trial.figures for trial in self.trials(testbed, base, closed)]
+            rates = [figures["completed_rate"] for figures in made if "completed_rate" in figures]
+            self._ceilings[repr(closed)] = max(rates, default=None)
+        return self._ceilings[repr(closed)]
+
+    def _trial(self, testbed: Testbed, base: Point, load: Settings) -> TrialRecord:
+        self._made += 1
+        stored = self._stored.get(self._made)
+        if stored is not None:
+            return stored
+        protocol = str(base.load.get("protocol", "echo"))
+        server: Settings = {"protocol": protocol}
+        load = {key: value for key, value in load.items() if key not in {"target", "path"}}
+        if protocol == "http":
+            server, load = {**server, "synthetic": True}, {**load, "path": "/bytes/64"}
+        point = replace(base, server=server, load=load, roles=())
+        planned = PlannedTrial(number=self._made, block=1, point=base.number)
+        for _ in range(1 + ATTEMPTS):
+            trial = run_trial(testbed, self._binary, self._suite, point, planned)
+            if not has_lost_a_host(trial):
+                self._folder.write_null_trial(trial)
+                return trial
+        raise HostsKeepGoing(trial)
