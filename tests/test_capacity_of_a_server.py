@@ -5,17 +5,17 @@ says so.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from laboratory import BINARY, run_lab
+
 
 @pytest.mark.parametrize("over", ["connections", pytest.param("rate", marks=pytest.mark.measures)])
 def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> None:
-    server = [os.environ["PLIMSOLL_BIN"], "serve", "echo", "--workers", "1", "--work", "5ms", "--json"]
+    server = [BINARY, "serve", "echo", "--workers", "1", "--work", "5ms", "--json"]
     with subprocess.Popen([*server, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = json.loads(process.stdout.readline())["addresses"][0]
@@ -30,14 +30,7 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
             "2s",
         ]
         load = ["--over", over, "--duration", "400ms", "--warm-up", "50ms", "--limit", "response_time.p50 < 100ms"]
-        done = subprocess.run(
-            [sys.executable, "-m", "plimsoll_lab", "capacity", "echo", address, *search, *load, "--json"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = run_lab(tmp_path, "capacity", "echo", address, *search, *load, "--json")
         process.terminate()
     assert done.stdout, done.stderr
     summary = json.loads(done.stdout)
