@@ -234,6 +234,25 @@ def test_a_capacity_between_two_loads_is_no_better_known_than_that() -> None:
     assert apart.others[0].at_least == pytest.approx(150 / 110, rel=0.01)
 
 
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_capacities_that_every_search_found_alike_are_not_equivalent(better: str) -> None:
+    """Of select it is 1,020 connections each time, and of epoll no load that was tried: without any
+    spread the open end of their interval turned its direction, and they were called equivalent.
+    """
+    ends: Noise = {
+        "select": dict.fromkeys(range(6), (1019.0, 1020.0)),
+        "epoll": dict.fromkeys(range(6), (60_000.0, math.inf)),
+    }
+    comparison = FigureComparison(figure="x", better="lower", at={}, contenders=ends)
+    [found] = rank(replace(comparison, better="higher") if better == "higher" else comparison)
+    first, last = ("epoll", "select") if better == "higher" else ("select", "epoll")
+    [verdict] = verdicts([found], margin=0.05, seed=1)
+    assert (verdict.call, verdict.best, verdict.level) == ("better", [first], [])
+    [worse] = found.others
+    assert (worse.name, worse.at_most) == (last, math.inf)
+    assert worse.at_least == pytest.approx(60_000 / 1020)
+
+
 def test_more_blocks_show_smaller_differences() -> None:
     found = [
         detectable_ratio(blocks=blocks, comparisons=60, noise=0.03, rng=np.random.default_rng(1))

@@ -267,21 +267,20 @@ def _log_ratio(dividend: float, divisor: float) -> float:
 
 
 def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
-    nothing = (-math.inf, math.inf)
     means = [float(each[logs.shared].mean()) for each in logs.bounded()] if logs.blocks else []
     estimate = statistics.fmean(means) if means else 0.0
     if logs.blocks < LEAST_BLOCKS:
         return logs.names, Pair(
             blocks=logs.blocks,
             estimate=estimate,
-            low=nothing[0],
-            high=nothing[1],
+            low=-math.inf,
+            high=math.inf,
             p_adjusted=1.0,
             is_estimated=bool(means),
         )
     critical = critical_t_of(logs.blocks, critical_p_of(smallest))
-    low, p_low = _bound(logs.low, logs.shared, -critical)
-    high, p_high = _bound(logs.high, logs.shared, critical)
+    low, p_low = _bound(logs.low, logs.shared, critical, side=-1)
+    high, p_high = _bound(logs.high, logs.shared, critical, side=1)
     shown = p_low if low > 0 else p_high if high < 0 else max(p_low, p_high)
     rarer = int(np.searchsorted(smallest, shown, side="right"))
     return logs.names, Pair(
@@ -294,16 +293,18 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
     )
 
 
-def _bound(series: Array | None, shared: NDArray[np.bool_], critical: float) -> tuple[float, float]:
-    """One end of a pair's interval, and the p of that end's series."""
+def _bound(
+    series: Array | None, shared: NDArray[np.bool_], critical: float, *, side: Literal[-1, 1]
+) -> tuple[float, float]:
+    """The lower end of a pair's interval or the upper one, and the p of that end's series."""
     if series is None:
-        return math.copysign(math.inf, critical), 1.0
+        return side * math.inf, 1.0
     values = series[shared]
     mean, size = float(values.mean()), len(values)
     error = float(centred_of(series, shared)[shared].std(ddof=1)) / math.sqrt(size)
     if error == 0:
-        return (mean, 0.0 if abs(mean) > SAME else 1.0) if math.isfinite(critical) else (critical, 1.0)
-    return mean + critical * error, float(p_of(abs(mean) / error, size))
+        return (mean, 0.0 if abs(mean) > SAME else 1.0) if math.isfinite(critical) else (side * math.inf, 1.0)
+    return mean + side * critical * error, float(p_of(abs(mean) / error, size))
 
 
 def _ranking(
