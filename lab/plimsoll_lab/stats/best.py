@@ -281,8 +281,7 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
     critical = critical_t_of(logs.blocks, critical_p_of(smallest))
     low, p_low = _bound(logs.low, logs.shared, critical, side=-1)
     high, p_high = _bound(logs.high, logs.shared, critical, side=1)
-    shown = p_low if low > 0 else p_high if high < 0 else max(p_low, p_high)
-    rarer = int(np.searchsorted(smallest, shown, side="right"))
+    rarer = int(np.searchsorted(smallest, min(p_low, p_high), side="right"))
     return logs.names, Pair(
         blocks=logs.blocks,
         estimate=estimate,
@@ -296,15 +295,18 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
 def _bound(
     series: Array | None, shared: NDArray[np.bool_], critical: float, *, side: Literal[-1, 1]
 ) -> tuple[float, float]:
-    """The lower end of a pair's interval or the upper one, and the p of that end's series."""
+    """The lower end of a pair's interval or the upper one, and the p of the mean where it shows
+    that this end excludes 0: 1 where the mean lies on 0's other side.
+    """
     if series is None:
         return side * math.inf, 1.0
     values = series[shared]
     mean, size = float(values.mean()), len(values)
+    beyond = max(0.0, -side * mean)
     error = float(centred_of(series, shared)[shared].std(ddof=1)) / math.sqrt(size)
-    if error == 0:
-        return (mean, 0.0 if abs(mean) > SAME else 1.0) if math.isfinite(critical) else (side * math.inf, 1.0)
-    return mean + side * critical * error, float(p_of(abs(mean) / error, size))
+    if error > 0:
+        return mean + side * critical * error, float(p_of(beyond / error, size))
+    return (mean, 0.0 if beyond > SAME else 1.0) if math.isfinite(critical) else (side * math.inf, 1.0)
 
 
 def _ranking(

@@ -1,0 +1,396 @@
+"""Resampled signs and what follows for pairs of contenders: six blocks, whose 32 patterns of signs
+can be counted by hand.
+
+The deviations are +-1, +-2 and +-3: their squares sum to 28. A pattern of signs that makes them sum
+to S has a mean of S / 6 and a variance of (28 - S^2 / 6) / 5. S is 12 in one pattern, 10 in two
+(one of the ones turned), and less in the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special
+
+from plimsoll_lab.stats.best import (
+    FigureComparison,
+    Pair,
+    RankedContender,
+    Ranking,
+    Value,
+    can_say_anything,
+    compare_with_best,
+    detectable_ratio,
+)
+from plimsoll_lab.stats.resampling import PairLogs, critical_p_of, critical_t_of, p_of, smallest_p
+
+DEVIATIONS = [1.0, -1.0, 2.0, -2.0, 3.0, -3.0]
+ALL = np.ones(6, dtype=bool)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+COUNTS = {12: 1, 10: 2, 8: 3, 6: 6, 4: 7, 2: 8, 0: 5}
+"""How many patterns sum to S or -S, a pattern and its mirror counted once: S is 12 less twice what
+is turned, of 1, 1, 2, 2, 3 and 3."""
+
+
+def t_of(total: float) -> float:
+    """Student's t of the pattern whose deviations sum to this."""
+    return total / 6 * math.sqrt(6) / math.sqrt((28 - total**2 / 6) / 5)
+
+
+ERROR = math.sqrt(28 / 5 / 6)
+"""The standard error of the deviations' mean."""
+
+
+def logs_of(values: Sequence[float], shared: Sequence[bool] = (True,) * 6) -> PairLogs:
+    series = np.array(values)
+    return PairLogs(names=("a", "b"), shared=np.array(shared), low=series, high=series)
+
+
+def test_p_is_students_on_both_sides() -> None:
+    assert float(p_of(2.228139, 11)) == pytest.approx(0.05, rel=1e-5)
+    assert float(p_of(0.0, 6)) == 1
+    assert p_of(np.array([2.570582, 4.032143]), 6).tolist() == pytest.approx([0.05, 0.01], rel=1e-5)
+
+
+def test_the_critical_p_is_that_of_a_twentieth_of_the_patterns() -> None:
+    """Of 19 patterns a twentieth is none."""
+    assert critical_p_of(np.arange(1, 20) / 1000) == 0
+    assert critical_p_of(np.arange(1, 21) / 1000) == 0.001
+    assert critical_p_of(np.arange(1, 41) / 1000) == 0.002
+    assert critical_t_of(11, 0.05) == pytest.approx(2.228139, rel=1e-6)
+    assert critical_t_of(11, 0.0) == math.inf
+
+
+def test_the_smallest_ps_are_those_of_every_pattern() -> None:
+    expected = [2 * special.stdtr(5, -t_of(total)) for total, count in COUNTS.items() for _ in range(count)]
+    assert smallest_p([logs_of(DEVIATIONS)], 6, rng()).tolist() == pytest.approx(expected)
+    # The middle of a series and its unit change nothing.
+    moved = logs_of([7 + each / 1000 for each in DEVIATIONS])
+    assert smallest_p([moved], 6, rng()).tolist() == pytest.approx(expected)
+
+
+def test_the_smallest_p_is_over_all_pairs_however_many() -> None:
+    """300 are resampled in two parts, of which the last one has the odd pair."""
+    luck = np.random.default_rng(2)
+    odd, other = logs_of(luck.normal(size=6).tolist()), logs_of(DEVIATIONS)
+    few, many = smallest_p([other, odd], 6, rng()), smallest_p([other] * 299 + [odd], 6, rng())
+    assert many.tolist() == pytest.approx(few.tolist())
+    assert many.tolist() != pytest.approx(smallest_p([other], 6, rng()).tolist())
+    first = smallest_p([odd, *[other] * 299], 6, rng())
+    assert first.tolist() == pytest.approx(few.tolist())
+
+
+def test_patterns_are_counted_up_to_13_blocks_and_drawn_beyond() -> None:
+    luck = np.random.default_rng(2)
+    for blocks, patterns in ((12, 2048), (13, 4096), (14, 9999)):
+        pair = logs_of(luck.normal(size=blocks).tolist(), [True] * blocks)
+        assert len(smallest_p([pair], blocks, rng())) == patterns
+
+
+def test_series_without_deviations_and_pairs_of_five_blocks_are_not_resampled() -> None:
+    constant = logs_of([2.0] * 6)
+    assert smallest_p([constant], 6, rng()).tolist() == [1] * 32
+    both = smallest_p([constant, logs_of(DEVIATIONS)], 6, rng()).tolist()
+    assert both == smallest_p([logs_of(DEVIATIONS)], 6, rng()).tolist()
+    short = logs_of(DEVIATIONS, [True] * 5 + [False])
+    assert smallest_p([short], 6, rng()).tolist() == [1]
+    assert smallest_p([], 6, rng()).tolist() == [1]
+
+
+def test_missing_blocks_are_filled_with_the_deviations_of_the_others() -> None:
+    """Of eight blocks a pair has six: the seventh and eighth repeat the first two deviations, 1 and
+    -1, so that their mean stays 0.
+    """
+    short = logs_of([*DEVIATIONS, 99, 99], [True] * 6 + [False] * 2)
+    filled = logs_of([*DEVIATIONS, 1, -1], [True] * 8)
+    assert smallest_p([short], 8, rng()).tolist() == pytest.approx(smallest_p([filled], 8, rng()).tolist())
+    # Of seven, the repeated one moves the mean by 1 / 7.
+    short = logs_of([99, *DEVIATIONS], [False] + [True] * 6)
+    filled = logs_of([1, *DEVIATIONS], [True] * 7)
+    assert smallest_p([short], 7, rng()).tolist() == pytest.approx(smallest_p([filled], 7, rng()).tolist())
+
+
+def test_each_bound_of_an_interval_is_resampled_and_one_that_is_none_is_not() -> None:
+    low, high = np.array(DEVIATIONS), np.array([5.0, 1, 1, -1, -2, 0])
+    between = PairLogs(names=("a", "b"), shared=ALL, low=low, high=high)
+    apart = [PairLogs(names=("a", "b"), shared=ALL, low=each, high=each) for each in (low, high)]
+    assert smallest_p([between], 6, rng()).tolist() == smallest_p(apart, 6, rng()).tolist()
+    for half in (replace(between, high=None), replace(between, low=None, high=low)):
+        assert smallest_p([half], 6, rng()).tolist() == smallest_p(apart[:1], 6, rng()).tolist()
+    assert replace(between, low=None, high=None).bounded() == []
+    assert len(apart[0].bounded()) == 1
+
+
+def values_of(logs: Sequence[float]) -> dict[int, Value]:
+    return {block: math.exp(log) for block, log in enumerate(logs)}
+
+
+def two(logs: Sequence[float], better: str = "lower", unit: float = 0.01) -> FigureComparison:
+    """How much worse b is than a, in hundredths, on a machine that changes its speed."""
+    speed = [0.0, 0.3, -0.1, 0.2, 0.05, -0.3, 0.1, 0.0][: len(logs)]
+    sign = 1 if better == "lower" else -1
+    worse = values_of([s + sign * each * unit for s, each in zip(speed, logs, strict=True)])
+    return FigureComparison(
+        figure="x",
+        better="higher" if better == "higher" else "lower",
+        at={},
+        contenders={"a": values_of(speed), "b": worse},
+    )
+
+
+def ranked(comparison: FigureComparison) -> Ranking:
+    [found] = compare_with_best([comparison], rng())
+    return found
+
+
+def assert_pair(found: Pair, expected: Pair) -> None:
+    assert (found.blocks, found.is_estimated) == (expected.blocks, expected.is_estimated)
+    assert (found.estimate, found.low, found.high, found.p_adjusted) == pytest.approx(
+        (expected.estimate, expected.low, expected.high, expected.p_adjusted)
+    )
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+@pytest.mark.parametrize(("mean", "rarer"), [(9.0, 0), (4.0, 1), (2.0, 3), (0.5, 19)])
+def test_a_pair_in_figures(mean: float, rarer: int, better: str) -> None:
+    """A twentieth of 32 patterns is one. Its t is sqrt(30), and sqrt(30) x sqrt(28 / 30) = sqrt(28)
+    is the reach of the interval. `rarer` patterns have a t that is at least as large.
+    """
+    assert t_of(12) == pytest.approx(math.sqrt(30))
+    assert rarer == sum(count for total, count in COUNTS.items() if t_of(total) >= mean / ERROR)
+    found = ranked(two([mean + each for each in DEVIATIONS], better))
+    reach = math.sqrt(28)
+    expected = Pair(
+        blocks=6,
+        estimate=mean / 100,
+        low=(mean - reach) / 100,
+        high=(mean + reach) / 100,
+        p_adjusted=(rarer + 1) / 32,
+    )
+    assert_pair(found.pairs["b", "a"], expected)
+    other_way = replace(expected, estimate=-mean / 100, low=-(mean + reach) / 100, high=(reach - mean) / 100)
+    assert_pair(found.pairs["a", "b"], other_way)
+    assert (expected.p_adjusted < 0.05) == (expected.low > 0)
+
+
+def test_a_place_is_a_contenders_largest_loss_to_any_other() -> None:
+    [best, worse] = ranked(two([9 + each for each in DEVIATIONS])).places
+    reach = math.sqrt(28)
+    assert best == RankedContender(name="a", ratio=1.0, at_least=1.0, at_most=1.0)
+    assert worse.name == "b"
+    assert (worse.ratio, worse.at_least, worse.at_most) == pytest.approx(
+        tuple(math.exp(each / 100) for each in (9, 9 - reach, 9 + reach))
+    )
+    assert (best.may_be_best, worse.may_be_best) == (True, False)
+
+
+def test_of_equal_estimates_the_one_with_the_least_to_lose_comes_first() -> None:
+    """In every block b lies between the others: it differs from them by 1 and by a quarter of the
+    deviations, and they from each other by 1.25.
+    """
+    contenders = {
+        name: values_of([each * factor / 100 for each in DEVIATIONS])
+        for name, factor in {"a": 1, "b": 0, "c": -0.25}.items()
+    }
+    places = ranked(FigureComparison(figure="x", better="lower", at={}, contenders=contenders)).places
+    assert [each.ratio for each in places] == [1, 1, 1]
+    assert places[0].name == "b"
+    reach = math.sqrt(28) / 100
+    assert [each.at_most for each in places] == pytest.approx(
+        [math.exp(reach), math.exp(1.25 * reach), math.exp(1.25 * reach)]
+    )
+
+
+def test_a_pair_without_deviations_is_known_exactly() -> None:
+    twice = ranked(two([1.0] * 6, unit=math.log(2))).pairs["b", "a"]
+    log2 = math.log(2)
+    assert_pair(twice, Pair(blocks=6, estimate=log2, low=log2, high=log2, p_adjusted=1 / 32))
+    same = ranked(two([0.0] * 6))
+    assert set(same.best) == {"a", "b"}
+    assert_pair(same.pairs["a", "b"], Pair(blocks=6, estimate=0, low=0, high=0, p_adjusted=1))
+
+
+def ends_of(low: float, high: float, blocks: int = 8) -> dict[int, Value]:
+    return dict.fromkeys(range(blocks), (low, high))
+
+
+@pytest.mark.parametrize(
+    ("better", "a", "b", "expected"),
+    [
+        # Between 100 and 110 and between 150 and 165 a second: a is 150 / 110 to 165 / 100 times
+        # worse.
+        ("higher", (100.0, 110.0), (150.0, 165.0), (math.log(150 / 110), math.log(1.65), 1 / 128)),
+        ("lower", (150.0, 165.0), (100.0, 110.0), (math.log(150 / 110), math.log(1.65), 1 / 128)),
+        # The same the other way round.
+        ("lower", (100.0, 110.0), (150.0, 165.0), (-math.log(1.65), -math.log(150 / 110), 1 / 128)),
+        # At least 100 a second: 1.5 times worse than 150 at most, and by no lower bound.
+        ("higher", (100.0, math.inf), (150.0, 150.0), (-math.inf, math.log(1.5), 1)),
+        # At most 150: by no upper bound.
+        ("higher", (0.0, 100.0), (150.0, 150.0), (math.log(1.5), math.inf, 1 / 128)),
+        # Two that overlap show nothing: one end lies below 0, and the other above it. The p was
+        # 1 / 128.
+        ("lower", (100.0, 120.0), (110.0, 130.0), (math.log(100 / 130), math.log(120 / 110), 1)),
+    ],
+)
+def test_values_that_lie_between_two_bounds(
+    better: str, a: tuple[float, float], b: tuple[float, float], expected: tuple[float, float, float]
+) -> None:
+    comparison = replace(two([0.0]), contenders={"a": ends_of(*a), "b": ends_of(*b)})
+    found = ranked(replace(comparison, better="higher" if better == "higher" else "lower"))
+    low, high, p = expected
+    known = [each for each in (low, high) if math.isfinite(each)]
+    pair = Pair(blocks=8, estimate=sum(known) / len(known), low=low, high=high, p_adjusted=p)
+    assert_pair(found.pairs["a", "b"], pair)
+
+
+def test_of_a_bound_without_a_side_nothing_is_estimated() -> None:
+    comparison = replace(two([0.0]), contenders={"a": ends_of(0, math.inf), "b": ends_of(150, 150)})
+    nothing = Pair(blocks=8, estimate=0, low=-math.inf, high=math.inf, p_adjusted=1, is_estimated=False)
+    found = ranked(comparison)
+    assert_pair(found.pairs["a", "b"], nothing)
+    assert_pair(found.pairs["b", "a"], nothing)
+
+
+def test_one_side_that_is_open_in_one_block_is_open() -> None:
+    values = {**ends_of(100, 110, 6), 3: (100.0, math.inf)}
+    comparison = replace(two([0.0]), contenders={"a": values, "b": ends_of(100, 100, 6)})
+    found = ranked(comparison).pairs["a", "b"]
+    assert (found.estimate, found.low, found.high) == (0, 0, math.inf)
+
+
+def some(*blocks: int) -> dict[int, Value]:
+    return dict.fromkeys(blocks, 0.5)
+
+
+def test_who_cannot_be_compared_is_told_why() -> None:
+    comparison = FigureComparison(
+        figure="x",
+        better="lower",
+        at={},
+        contenders={
+            "six": some(*range(6)),
+            "none": {},
+            "zero": {**some(*range(6)), 2: 0.0},
+            "nothing": {**some(*range(6)), 2: (0.0, 0.0)},
+            "one": some(3),
+            "five": some(*range(5)),
+            "again": some(*range(6)),
+        },
+        untold={"told": "its trials end too early"},
+    )
+    found = ranked(comparison)
+    assert found.unranked == {
+        "told": "its trials end too early",
+        "none": "no valid result",
+        "zero": "a value of zero has no ratio to another",
+        "nothing": "a value of zero has no ratio to another",
+        "one": "1 valid block, at least 6 are needed",
+        "five": "5 valid blocks, at least 6 are needed",
+    }
+    assert [each.name for each in found.places] == ["six", "again"]
+    forbidden = ranked(replace(comparison, obstacle="unlike", untold={}))
+    assert forbidden.unranked == dict.fromkeys(comparison.contenders, "unlike")
+    assert forbidden.places == []
+
+
+COMMON = "fewer than 6 valid blocks in common with the others"
+
+
+@pytest.mark.parametrize(
+    ("contenders", "left_out"),
+    [
+        # c shares four blocks with each of the others, which share twelve.
+        ({"c": some(*range(8, 20)), "a": some(*range(12)), "b": some(*range(12))}, ["c"]),
+        # Of two, the one with fewer blocks; of two with as many, neither.
+        ({"a": some(*range(8)), "b": some(*range(4, 11))}, ["b"]),
+        ({"a": some(*range(7)), "b": some(*range(4, 12))}, ["a"]),
+        ({"a": some(*range(8)), "b": some(*range(4, 12))}, []),
+        # d shares with nobody, c with a alone: first d, then c.
+        (
+            {
+                "a": some(*range(12)),
+                "b": some(*range(6)),
+                "c": some(*range(6, 12)),
+                "d": some(*range(20, 26)),
+                "e": some(*range(6)),
+            },
+            ["d", "c"],
+        ),
+        # Six in common are enough.
+        ({"a": some(*range(8)), "b": some(*range(2, 10))}, []),
+    ],
+)
+def test_who_shares_too_few_blocks_is_left_out_before_the_others(
+    contenders: Mapping[str, Mapping[int, Value]], left_out: Sequence[str]
+) -> None:
+    found = ranked(FigureComparison(figure="x", better="lower", at={}, contenders=contenders))
+    assert list(found.unranked.items()) == [(name, COMMON) for name in left_out]
+    assert {each.name for each in found.places} == contenders.keys() - set(left_out)
+
+
+def test_a_pair_of_too_few_shared_blocks_has_an_estimate_and_no_bound() -> None:
+    """The values are 2 in blocks 0 to 7 for a, and 1 in 4 to 11 for b."""
+    contenders: dict[str, dict[int, Value]] = {
+        "a": dict.fromkeys(range(8), 2.0),
+        "b": dict.fromkeys(range(4, 12), 1.0),
+    }
+    found = ranked(FigureComparison(figure="x", better="lower", at={}, contenders=contenders))
+    assert_pair(
+        found.pairs["a", "b"],
+        Pair(blocks=4, estimate=math.log(2), low=-math.inf, high=math.inf, p_adjusted=1.0),
+    )
+    assert [(each.name, each.at_most) for each in found.places] == [("b", math.inf), ("a", math.inf)]
+    assert found.places[1].ratio == pytest.approx(2)
+
+
+def test_a_pair_is_held_to_the_patterns_of_all_blocks_of_its_family() -> None:
+    """Seven blocks have 64 patterns of signs, and a twentieth of these is three. A pair of six of
+    the blocks has the p of the third pattern, with five degrees of freedom.
+    """
+    seven = [9 + each for each in (*DEVIATIONS, 0.5)]
+    comparison = two(seven)
+    short = {block: value for block, value in comparison.contenders["b"].items() if block < 6}
+    short_pair = ranked(replace(comparison, contenders={**comparison.contenders, "b": short})).pairs["b", "a"]
+    filled = smallest_p([logs_of([*DEVIATIONS, 99], [True] * 6 + [False])], 7, rng())
+    assert len(filled) == 64
+    reach = critical_t_of(6, float(filled[2])) * ERROR
+    assert_pair(
+        short_pair,
+        Pair(blocks=6, estimate=0.09, low=(9 - reach) / 100, high=(9 + reach) / 100, p_adjusted=short_pair.p_adjusted),
+    )
+
+
+def test_a_loss_beyond_every_number_is_infinite() -> None:
+    contenders: dict[str, dict[int, Value]] = {
+        "a": dict.fromkeys(range(6), 1e-300),
+        "b": dict.fromkeys(range(6), 1e300),
+    }
+    [_, worst] = ranked(FigureComparison(figure="x", better="lower", at={}, contenders=contenders)).places
+    assert (worst.ratio, worst.at_least, worst.at_most) == (math.inf, math.inf, math.inf)
+
+
+def test_six_blocks_can_say_something() -> None:
+    assert (can_say_anything(5), can_say_anything(6)) == (False, True)
+
+
+def test_the_detectable_ratio_follows_from_the_noise_and_the_blocks() -> None:
+    """Of one comparison the critical t is nearly Student's: 2.179 with 13 blocks, and 0.84 more are
+    needed to find four of five. The error is log 1.03 x sqrt(2 / 13) = 0.0116.
+    """
+    found = math.log(detectable_ratio(blocks=13, comparisons=1, noise=0.03, rng=rng()))
+    assert found == pytest.approx((2.179 + 0.8416) * math.log(1.03) * math.sqrt(2 / 13), rel=0.05)
+    noisier = math.log(detectable_ratio(blocks=13, comparisons=1, noise=0.1, rng=rng()))
+    assert noisier / found == pytest.approx(math.log(1.1) / math.log(1.03))
+    many = math.log(detectable_ratio(blocks=13, comparisons=20, noise=0.03, rng=rng()))
+    # Of 20 comparisons by Bonferroni: t at 1 - 0.025 / 20 is 3.87.
+    assert many == pytest.approx((3.87 + 0.84) * math.log(1.03) * math.sqrt(2 / 13), rel=0.1)
+    assert math.isfinite(detectable_ratio(blocks=6, comparisons=1, noise=0.03, rng=rng()))
