@@ -8,7 +8,6 @@ part is then searched alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,17 +24,15 @@ LEAST_PART = 2
 
 def change_points(values: Sequence[float], *, seed: int) -> list[int]:
     """The places at which a new level begins, in order; each is an index into `values`."""
-    found = _split(np.asarray(values, dtype=float), 0, np.random.default_rng(seed))
-    return sorted(found)
+    return sorted(_split(np.asarray(values), 0, np.random.default_rng(seed)))
 
 
 def _split(values: np.ndarray, start: int, rng: np.random.Generator) -> list[int]:
     if len(values) < LEAST_VALUES:
         return []
-    statistic, place = _best(values[np.newaxis, :])
-    if not math.isfinite(statistic[0]) or statistic[0] <= 0:
-        return []
-    shuffled = rng.permuted(np.tile(values, (PERMUTATIONS, 1)), axis=1)
+    deviations = values - values.mean()
+    statistic, place = _best(deviations[np.newaxis, :])
+    shuffled = rng.permuted(np.tile(deviations, (PERMUTATIONS, 1)), axis=1)
     # A permutation may have the very same split: rounding must not make it the smaller one.
     as_large = int((_best(shuffled)[0] >= statistic[0] * (1 - 1e-9)).sum())
     if (as_large + 1) / (PERMUTATIONS + 1) >= SIGNIFICANCE:
@@ -45,12 +42,11 @@ def _split(values: np.ndarray, start: int, rng: np.random.Generator) -> list[int
 
 
 def _best(series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row its largest statistic, and the index at which its second part begins."""
+    """Of each row, whose mean is 0, its largest statistic, and the index at which its second part
+    begins. A factor that all splits of such rows share is left out.
+    """
     count = series.shape[1]
-    sizes = np.arange(1, count)
-    sums = np.cumsum(series - series.mean(axis=1, keepdims=True), axis=1)[:, :-1]
-    statistics = np.abs(sums) / np.sqrt(sizes * (count - sizes) / count)
-    statistics[:, : LEAST_PART - 1] = -1
-    statistics[:, count - LEAST_PART :] = -1
-    best = statistics.argmax(axis=1)
-    return statistics[np.arange(len(series)), best], best + 1
+    places = np.arange(LEAST_PART, count - LEAST_PART + 1)
+    sums = np.cumsum(series, axis=1)[:, places - 1]
+    statistics = np.abs(sums) / np.sqrt(places * (count - places))
+    return statistics.max(axis=1), places[statistics.argmax(axis=1)]
