@@ -20,7 +20,7 @@ from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.scores import score
-from plimsoll_lab.stats.summary import median_interval, summarise
+from plimsoll_lab.stats.summary import Summary, median_bounds, median_interval, summarise
 from plimsoll_lab.stats.verdict import decide, rank
 
 SUITES = int(os.environ.get("PLIMSOLL_FAMILIES", "60"))
@@ -54,6 +54,36 @@ def test_a_summary_agrees_with_the_definitions(values: list[float]) -> None:
 )
 def test_the_median_interval_is_the_tables(n: int, ranks: tuple[int, int] | None) -> None:
     assert median_interval(list(range(1, n + 1))) == ranks
+
+
+def test_a_summary_in_figures() -> None:
+    """1, 4 and 7: the mean is 4, the standard deviation sqrt((9 + 0 + 9) / 2) = 3, and t with two
+    degrees of freedom 4.302653, of which 3 / sqrt(3) is the unit.
+    """
+    half = 4.302653 * math.sqrt(3)
+    found = summarise([7, 1, 4])
+    assert found.mean_ci95 == pytest.approx((4 - half, 4 + half))
+    assert replace(found, mean_ci95=None) == Summary(
+        n=3, mean=4, stdev=3, mean_ci95=None, median=4, median_ci95=None, least=1, greatest=7
+    )
+    assert summarise([5]) == Summary(
+        n=1, mean=5, stdev=None, mean_ci95=None, median=5, median_ci95=None, least=5, greatest=5
+    )
+    assert summarise([6, 2, 3, 5, 4, 1]).median_ci95 == (1, 6)
+
+
+def test_values_that_are_not_known_widen_the_interval_of_the_median() -> None:
+    """Of eight values it is the 1st to the 8th, of nine the 2nd to the 8th, of ten the 2nd to the
+    9th. With one value more, which may be any, the 2nd is at least the 1st of those known, and the
+    8th at most their 8th; of two more, the 2nd may be one of them.
+    """
+    known = [3, 1, 2, 8, 7, 6, 5, 4]
+    assert median_bounds(known) == (1, 8)
+    assert median_bounds([*known, 9]) == (2, 8)
+    assert median_bounds(known, 1) == (1, 8)
+    assert median_bounds(known, 2) == (-math.inf, math.inf)
+    assert median_bounds([*known, 9, 10], 1) == (1, 10)
+    assert median_bounds([1, 2, 3]) == (-math.inf, math.inf)
 
 
 @given(st.integers(6, 60))

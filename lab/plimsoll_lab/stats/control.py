@@ -21,7 +21,7 @@ def control_verdicts(family: Sequence[FigureComparison], *, seed: int) -> list[C
         for place, comparison in enumerate(family)
         if comparison.control is not None
     ]
-    p_values = [permutation_p(*series, rng) if series[0] else 1.0 for _, series, rng in measured]
+    p_values = [permutation_p(*series, rng) for _, series, rng in measured]
     adjusted = holm(p_values)
     return [
         _control(comparison, series, rng, p) for (comparison, series, rng), p in zip(measured, adjusted, strict=True)

@@ -19,6 +19,7 @@ from scipy import special
 
 from plimsoll_lab.stats.best import Value
 from plimsoll_lab.stats.resampling import EXACT_UP_TO, LARGEST_LOG, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
+from plimsoll_lab.stats.signs import drawn_signs, sign_patterns
 
 Array = NDArray[np.float64]
 Outcome = Literal["pass", "worse", "undecided"]
@@ -130,10 +131,7 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     One random sign a block, shared by all comparisons, as in the comparison with the best.
     """
     blocks = max(map(len, series))
-    if blocks <= EXACT_UP_TO:
-        signs = (np.arange(2**blocks)[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0
-    else:
-        signs = rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, blocks))
+    signs = sign_patterns(2**blocks, blocks) if blocks <= EXACT_UP_TO else drawn_signs(RESAMPLES, blocks, rng)
     centred = np.array([np.resize(each - each.mean(), blocks) for each in series])
     centred -= centred.mean(axis=1, keepdims=True)
     squares = (centred**2).sum(axis=1)

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from plimsoll_lab.stats.signs import drawn_signs, sign_patterns
+
 Array = NDArray[np.float64]
 SIGNIFICANCE = 0.05
 EXACT_UP_TO = 13
@@ -83,9 +85,8 @@ def p_of(t: Array | float, blocks: int) -> Array:
 
 def _signs(blocks: int, rng: np.random.Generator) -> Array:
     if blocks <= EXACT_UP_TO:
-        patterns = np.arange(2 ** max(blocks - 1, 0))
-        return np.asarray((patterns[:, None] >> np.arange(blocks) & 1) * 2.0 - 1.0)
-    return rng.choice(np.array([-1.0, 1.0]), size=(RESAMPLES, blocks))
+        return sign_patterns(2 ** (blocks - 1), blocks)
+    return drawn_signs(RESAMPLES, blocks, rng)
 
 
 def centred_of(series: Array, shared: NDArray[np.bool_]) -> Array:

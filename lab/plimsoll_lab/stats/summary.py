@@ -4,6 +4,7 @@ process.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -64,14 +65,9 @@ def median_interval(values: Sequence[float]) -> Interval | None:
     """
     ordered = sorted(values)
     n = len(ordered)
-    missed = 0.0
-    reached = None
-    for k in range(1, n // 2 + 1):
-        missed += 2 * math.comb(n, k - 1) / 2**n
-        if missed > 1 - CONFIDENCE:
-            break
-        reached = k
-    return None if reached is None else (ordered[reached - 1], ordered[n - reached])
+    missed = itertools.accumulate(2 * math.comb(n, below) / 2**n for below in range(n))
+    k = sum(each <= 1 - CONFIDENCE for each in missed)
+    return (ordered[k - 1], ordered[n - k]) if k else None
 
 
 def median_bounds(values: Sequence[float], untold: int = 0) -> Interval:
