@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from simulated import tell
 from plimsoll_lab.analysis.knees import find_knees
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.knees import knee_charts
-from plimsoll_lab.stats.knee import Load, find_knee, fit_usl, usl
-from plimsoll_lab.stats.results import Bound
+from plimsoll_lab.stats.knee import CURVE_POINTS, Load, find_knee, fit_usl, highest_rates, usl
+from plimsoll_lab.stats.results import Bound, Fit
+from plimsoll_lab.store.records import ResultWarning, TrialRecord
+from plimsoll_lab.store.run_record import ImportRecord, RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord
 from plimsoll_lab.suite.spec import Axis
 
@@ -111,6 +115,92 @@ def test_the_law_finds_its_own_parameters() -> None:
     assert found == pytest.approx([100.0, 0.05, 0.0005], rel=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1, 1e3])
+def test_a_curve_that_is_the_law_itself(unit: float) -> None:
+    """At six loads, the fewest that may be fitted, and with rates far below one a second too."""
+    alone, contention, coherence = 100 * unit, 0.5, 0.001
+    fit = find_knee(scalable(alone, contention, coherence, 0, LOADS[:6]), think_s=0, rng=rng()).fit
+    assert fit is not None
+    assert (fit.alone, fit.contention, fit.coherence) == pytest.approx((alone, contention, coherence), rel=1e-6)
+    # X is highest at sqrt((1 - s) / k).
+    assert fit.peak_at == pytest.approx(math.sqrt(500), rel=1e-6)
+    assert fit.misfit == pytest.approx(0, abs=1e-9)
+    # Trials that do not differ leave no room.
+    assert fit.peak_at_ci95 == pytest.approx((math.sqrt(500),) * 2, rel=1e-6)
+    assert fit.contention_ci95 == pytest.approx((contention,) * 2, rel=1e-6)
+    assert fit.coherence_ci95 == pytest.approx((coherence,) * 2, rel=1e-6)
+    assert len(fit.curve) == CURVE_POINTS
+    assert fit.curve[0] == pytest.approx((1, *[alone] * 3), rel=1e-6)
+    # 100 x 32 / (1 + 0.5 x 31 + 0.001 x 32 x 31) = 3200 / 17.492
+    assert fit.curve[-1] == pytest.approx((32, *[3200 / 17.492 * unit] * 3), rel=1e-6)
+
+
+def test_the_misfit_is_the_largest_relative_distance_from_a_median() -> None:
+    """Ten times as many connections complete ten times as much, but for one load: 8 % less."""
+    loads = [Load(load=n, rates=[10.0 * n * (0.92 if n == 8 else 1)], responses_s=[0.1]) for n in LOADS]
+    fit = find_knee(loads, think_s=0, rng=rng()).fit
+    assert fit is not None
+    curve = usl(np.array(LOADS, dtype=float), np.array([fit.alone, fit.contention, fit.coherence]))
+    off = [abs(at / each.rates[0] - 1) for at, each in zip(curve, loads, strict=True)]
+    assert fit.misfit == pytest.approx(max(off))
+    assert fit.misfit == pytest.approx(off[LOADS.index(8)])
+
+
+def test_a_load_at_which_nothing_is_completed_refuses_the_fit() -> None:
+    loads = [Load(load=n, rates=[0.0 if n == 16 else 10.0], responses_s=[0.1]) for n in LOADS]
+    knee = find_knee(loads, think_s=0, rng=rng())
+    assert (knee.fit, knee.refused) == (None, "nothing was completed at some load")
+
+
+@pytest.mark.parametrize(("contention", "coherence"), [(0.0, 0.0), (1.5, 0.01)], ids=["a line", "one that only falls"])
+def test_a_curve_without_a_peak(contention: float, coherence: float) -> None:
+    fit = find_knee(scalable(10, contention, coherence, 0), think_s=0, rng=rng()).fit
+    assert fit is not None
+    assert (fit.contention, fit.coherence) == pytest.approx((contention, coherence), rel=1e-6)
+    assert (fit.peak_at, fit.peak_at_ci95) == (None, None)
+
+
+def test_a_peak_that_most_resamples_do_not_have_has_no_interval() -> None:
+    """Trials lie evenly about a curve that turns nowhere: about half of the resamples turn."""
+
+    def spread(coherence: float) -> Fit:
+        loads = [
+            Load(load=each.load, rates=[each.rates[0] * off for off in (0.96, 0.98, 1, 1.02, 1.04)], responses_s=[0.1])
+            for each in scalable(100, 0.05, coherence, 0)
+        ]
+        fit = find_knee(loads, think_s=0, rng=rng()).fit
+        assert fit is not None
+        return fit
+
+    assert spread(0).peak_at_ci95 is None
+    assert spread(0).coherence_ci95[0] == 0
+    low, high = spread(0.0005).peak_at_ci95 or (0, 0)
+    assert low < math.sqrt(0.95 / 0.0005) < high
+
+
+def test_one_trial_of_nine_that_lies_far_off_moves_no_interval() -> None:
+    """The median of nine that are drawn from nine is the odd one in one sample of 750."""
+    exact = scalable(100, 0.05, 0.0005, 0)
+    loads = [Load(load=each.load, rates=[*each.rates, *each.rates[:3], 1e6], responses_s=[0.1]) for each in exact]
+    fit = find_knee(loads, think_s=0, rng=rng()).fit
+    assert fit is not None
+    assert (*fit.contention_ci95, *fit.coherence_ci95) == pytest.approx((0.05, 0.05, 0.0005, 0.0005), rel=1e-6)
+
+
+def test_a_curve_that_comes_from_infinity_is_kept_finite_and_near() -> None:
+    """X = N / (N - 1) is the law with 1/a = 0; of one connection its rate would be infinite."""
+    n = np.array([2.0, 4, 8, 16, 32, 64])
+    found = fit_usl(n, n / (n - 1))
+    assert np.isfinite(found).all()
+    assert usl(n, found) == pytest.approx(n / (n - 1), rel=1e-6)
+
+
+def test_the_law_is_found_over_six_decades_of_loads() -> None:
+    n = np.geomspace(1, 1e6, 13)
+    truth = [100.0, 1e-3, 1e-9]
+    assert fit_usl(n, usl(n, np.array(truth))) == pytest.approx(truth, rel=1e-6)
+
+
 def test_noise_widens_the_intervals_and_keeps_the_truth_within() -> None:
     fit = find_knee(scalable(100, 0.05, 0.0005, 0.02), think_s=0, rng=rng()).fit
     assert fit is not None
@@ -138,7 +228,89 @@ def test_a_curve_with_a_corner_is_refused() -> None:
 
 def test_one_load_bends_nowhere() -> None:
     knee = find_knee([Load(load=1, rates=[1.0], responses_s=[1.0])], think_s=0, rng=rng())
-    assert (knee.bound, knee.fit) == (None, None)
+    assert (knee.bound, knee.fit, knee.refused) == (None, None, "fewer than two loads have a result")
+
+
+T_OF_THREE = 4.302653
+"""Student's t at 97.5 % with two degrees of freedom."""
+
+
+def bound_of(*loads: Load, think_s: float = 0.0) -> Bound:
+    found = find_knee(loads, think_s=think_s, rng=rng()).bound
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("most", "reached"), [(30, True), (29, False)])
+def test_a_bound_in_figures(most: int, *, reached: bool) -> None:
+    """Xmax = 50/s, R0 = 0.125 s and Z = 0.375 s: N* = 50 x 0.5 = 25, of which 30 is 1.2 times.
+
+    The half widths of both factors are t s / sqrt(3), with s = 10 and 0.0625: 0.2 and 0.125 of
+    them, times t / sqrt(3).
+    """
+    idle, busy = [0.0625, 0.125, 0.1875], [0.5, 0.5, 0.5]
+    loads = [
+        Load(load=most, rates=[40.0, 50.0, 60.0], responses_s=busy),
+        Load(load=1, rates=[10.0, 10.0, 10.0], responses_s=idle),
+    ]
+    found = bound_of(*loads, think_s=0.375)
+    assert replace(found, at_ci95=None) == Bound(
+        most_rate=50.0, idle_response_s=0.125, think_s=0.375, at=25.0, at_ci95=None, reached=reached
+    )
+    off = 25 * T_OF_THREE / math.sqrt(3) * math.hypot(0.2, 0.125)
+    assert found.at_ci95 == pytest.approx((25 - off, 25 + off), rel=1e-6)
+
+
+def test_the_interval_of_a_bound_ends_at_no_connection() -> None:
+    """With two trials t is 12.7: the half width is 12.7 x 14.1 / sqrt(2) = 127 of a rate of 50."""
+    loads = [Load(load=n, rates=[40.0, 60.0], responses_s=[0.01, 0.01]) for n in (1, 2)]
+    assert bound_of(*loads).at == pytest.approx(0.5)
+    assert bound_of(*loads).at_ci95 == pytest.approx((0, 0.5 * (1 + 12.7062 * 10 / 50)))
+
+
+def test_a_bound_without_an_interval() -> None:
+    """Where one of its factors has none, and where nothing was completed."""
+    for idle, rates in (([0.1], [40.0, 60.0]), ([0.1, 0.1], [40.0])):
+        loads = [Load(load=n, rates=rates, responses_s=idle) for n in (1, 9)]
+        assert bound_of(*loads).at_ci95 is None
+    nothing = bound_of(*(Load(load=n, rates=[0.0, 0.0], responses_s=[0.1, 0.1]) for n in (1, 9)))
+    assert (nothing.most_rate, nothing.at, nothing.at_ci95) == (0, 0, None)
+
+
+def test_a_load_without_a_rate_or_without_a_response_time_is_left_out() -> None:
+    whole = [Load(load=n, rates=[10.0 * n], responses_s=[0.1 * n]) for n in (2, 3)]
+    spoilt = [Load(load=1, rates=[99.0], responses_s=[]), Load(load=4, rates=[], responses_s=[0.1])]
+    assert find_knee([*spoilt, *whole], think_s=0, rng=rng()) == find_knee(whole, think_s=0, rng=rng())
+
+
+def rated(*curve: list[float]) -> list[float]:
+    return highest_rates([Load(load=n, rates=rates, responses_s=[1.0]) for n, rates in enumerate(curve, start=1)])
+
+
+def test_a_rate_has_no_part_in_the_choice_of_its_own_load() -> None:
+    """Of two trials the first is judged by the second, and the other way round. By the second the
+    first load is the fastest, by the first the second load: 1.0 and 1.2 are their own rates.
+    """
+    assert rated([1.0, 2.0], [1.8, 1.2]) == [1.0, 1.2]
+
+
+def test_loads_within_two_standard_errors_of_the_fastest_are_level_with_it() -> None:
+    """Without the first trial the means are 102 and 106, each with a variance of 8, of 2 trials: an
+    error of sqrt(8 / 2 + 8 / 2) = 2.83, twice which is more than their difference of 4. Without
+    the second, 4 is less than 2 sqrt(16 + 16), and without the third again less than 5.66. A load
+    that completes a tenth is never level.
+    """
+    assert rated([96, 100, 104], [100, 104, 108], [10, 11, 12]) == [98, 102, 106]
+
+
+def test_loads_beyond_two_standard_errors_are_not_level() -> None:
+    """Now the means differ by 6 and the first and third error leave 5.66; the second, 11.3."""
+    assert rated([94, 98, 102], [100, 104, 108]) == [100, 101, 108]
+
+
+def test_a_load_with_trials_to_spare_tells_each_of_its_rates_once() -> None:
+    """The third trial of the second load belongs to the first half: (10 + 12) / 2, then 20."""
+    assert rated([1, 1], [10, 20, 12]) == [11, 20]
 
 
 def test_the_bound_of_a_curve_that_only_falls_is_level(tmp_path: Path) -> None:
@@ -173,3 +345,109 @@ def test_loads_may_be_written_with_a_k(tmp_path: Path) -> None:
     assert knee.bound is not None
     assert knee.bound.at == pytest.approx(500)
     assert knee.bound.reached
+
+
+def curve_of(tmp_path: Path, loads: Sequence[int]) -> tuple[RunRecord, list[TrialRecord]]:
+    """A run of two trials at each load, with 10 ms of think time: 1,000/s and 10 ms at the first
+    load and half as much again at each further one.
+    """
+    folder = stored_run(tmp_path / "0001", tuple(map(str, loads)), repeat=2)
+    run = folder.read_run()
+    run.axes = (Axis(path="load.connections", values=tuple(loads)),)
+    run.points = [
+        point.model_copy(update={"setting": {"load.connections": load}, "load": {"think": "10ms"}})
+        for point, load in zip(run.points, loads, strict=True)
+    ]
+    trials = [
+        replace(
+            trial,
+            setting={"load.connections": loads[trial.point]},
+            figures={"completed_rate": 1000.0 + 500 * trial.point, "response_time_us.mean": 10_000.0},
+        )
+        for trial in folder.read_trials()
+    ]
+    return run, trials
+
+
+def test_a_knee_is_said_in_a_sentence(tmp_path: Path) -> None:
+    """Both trials of a load are alike: 1,500/s at most, of 10 ms and 10 ms between, makes 30."""
+    run, trials = curve_of(tmp_path, [10, 36])
+    [knee] = find_knees(run, trials)
+    assert knee.text == "30 [30, 30] connections: 1,500/s at most, and 10.0 ms when idle with 0.01 s of think time"
+    assert (knee.point, knee.fit, knee.bound is not None) == ({}, None, True)
+    assert knee.refused == "2 loads are too few for a curve of three parameters; at least 6"
+    run.points = [each.model_copy(update={"load": {}}) for each in run.points]
+    [alone] = find_knees(run, [each for each in trials if each.block == 1])
+    assert alone.text == "15 connections: 1,500/s at most, and 10.0 ms when idle"
+
+
+def test_a_knee_that_was_not_reached_is_said_to_be_so(tmp_path: Path) -> None:
+    [knee] = find_knees(*curve_of(tmp_path, [10, 35]))
+    assert knee.text == "not reached: N* is 30 connections or more, for no load well beyond that was tried"
+
+
+def test_a_curve_of_one_load_with_a_result_has_no_knee(tmp_path: Path) -> None:
+    run, trials = curve_of(tmp_path, [10, 36])
+    for spoilt in (
+        [each for each in trials if each.point == 0],
+        [replace(each, outcome="invalid") if each.point else each for each in trials],
+        [replace(each, figures={"completed_rate": 1.0}) if each.point else each for each in trials],
+        [replace(each, figures={"response_time_us.mean": 1.0}) if each.point else each for each in trials],
+        [
+            replace(each, warnings=(ResultWarning(code="window_too_short", message="", remedy=""),))
+            if each.point
+            else each
+            for each in trials
+        ],
+    ):
+        [knee] = find_knees(run, spoilt)
+        assert knee.text == "no knee: fewer than two loads have a result"
+    warned = [replace(each, warnings=(ResultWarning(code="steal", message="", remedy=""),)) for each in trials]
+    assert find_knees(run, warned) == find_knees(run, trials)
+
+
+def test_no_knee_is_looked_for_where_nothing_is_known_of_the_loop_or_its_loads(tmp_path: Path) -> None:
+    """Of an imported run, of one load, of an open loop, and of an axis that is no load."""
+    run, trials = curve_of(tmp_path, [10, 36])
+    points = list(run.points)
+    assert find_knees(run, trials)
+    for changed in (
+        run.model_copy(update={"imported": ImportRecord.model_construct()}),
+        run.model_copy(update={"axes": (Axis(path="load.connections", values=(10,)),)}),
+        run.model_copy(update={"axes": (Axis(path="load.size", values=(10, 36)),)}),
+        run.model_copy(update={"points": [each.model_copy(update={"load": {"rate": "1k"}}) for each in points]}),
+        run.model_copy(update={"points": [each.model_copy(update={"control": True}) for each in points]}),
+        run.model_copy(update={"points": [each.model_copy(update={"setting": {}}) for each in points]}),
+    ):
+        assert find_knees(changed, trials) == []
+
+
+def test_each_setting_besides_the_connections_has_a_knee_in_the_order_of_the_suite(tmp_path: Path) -> None:
+    run, trials = curve_of(tmp_path, [10, 36])
+    sizes = ("64B", "1KiB")
+    both = [
+        each.model_copy(update={"number": 2 * place + each.number, "setting": {**each.setting, "load.size": size}})
+        for place, size in enumerate(sizes)
+        for each in run.points
+    ]
+    run = run.model_copy(
+        update={
+            "points": both,
+            "axes": (Axis(path="load.size", values=sizes), Axis(path="load.connections", values=(10, 36))),
+        }
+    )
+    made = [
+        replace(
+            trial,
+            point=2 * place + trial.point,
+            setting={**trial.setting, "load.size": size},
+            figures={**trial.figures, "completed_rate": trial.figures["completed_rate"] / (1 + place)},
+        )
+        for place, size in reversed(list(enumerate(sizes)))
+        for trial in trials
+    ]
+    first, second = find_knees(run, made)
+    assert (first.point, second.point) == ({"load.size": "64B"}, {"load.size": "1KiB"})
+    assert first.bound is not None
+    assert second.bound is not None
+    assert (first.bound.at, second.bound.at) == pytest.approx((30, 15))

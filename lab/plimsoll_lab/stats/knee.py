@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plimsoll_lab.stats.compare import ends_of
 from plimsoll_lab.stats.results import Bound, Fit, Knee
 from plimsoll_lab.stats.summary import CONFIDENCE, Interval, Summary, summarise
 
@@ -116,22 +117,18 @@ def _half(found: Summary) -> float:
 def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, str | None]:
     if len(loads) < LEAST_LOADS:
         return None, f"{len(loads)} loads are too few for a curve of three parameters; at least {LEAST_LOADS}"
-    n = np.array([each.load for each in loads], dtype=float)
-    medians = np.array([np.median(each.rates) for each in loads], dtype=float)
+    n = np.array([each.load for each in loads])
+    medians = np.array([np.median(each.rates) for each in loads])
     if (medians <= 0).any():
         return None, "nothing was completed at some load"
     found = fit_usl(n, medians)
     misfit = float(np.max(np.abs(usl(n, found) / medians - 1)))
     if misfit > WORST_MISFIT:
         return None, f"the law misses a median by {misfit:.0%}; above {WORST_MISFIT:.0%} it does not describe the curve"
-    again = np.array(
-        [fit_usl(n, np.array([np.median(_drawn(each.rates, rng)) for each in loads])) for _ in range(RESAMPLES)]
-    )
+    drawn = [[np.median(rng.choice(each.rates, size=len(each.rates))) for each in loads] for _ in range(RESAMPLES)]
+    again = np.array([fit_usl(n, np.array(each)) for each in drawn])
     at = np.geomspace(n[0], n[-1], CURVE_POINTS)
-    bands = np.array([usl(at, each) for each in again])
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(bands, [tail, 1 - tail], axis=0)
-    middle = usl(at, found)
+    low, high = ends_of(np.array([usl(at, each) for each in again]))
     peaks = [peak for each in again if (peak := _peak(each)) is not None]
     return Fit(
         alone=float(found[0]),
@@ -139,11 +136,11 @@ def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, s
         coherence=float(found[2]),
         peak_at=_peak(found),
         # A peak that most resamples do not have is none.
-        peak_at_ci95=_interval(peaks) if len(peaks) >= CONFIDENCE * RESAMPLES else None,
+        peak_at_ci95=_interval(np.array(peaks)) if len(peaks) >= CONFIDENCE * RESAMPLES else None,
         contention_ci95=_interval(again[:, 1]),
         coherence_ci95=_interval(again[:, 2]),
         misfit=misfit,
-        curve=[tuple(map(float, row)) for row in zip(at, middle, low, high, strict=True)],  # type: ignore[misc]
+        curve=[(x, y, least, most) for x, y, least, most in np.column_stack([at, usl(at, found), low, high]).tolist()],
     ), None
 
 
@@ -178,11 +175,6 @@ def _peak(parameters: Array) -> float | None:
     return math.sqrt((1 - s) / k) if k > 0 and s < 1 else None
 
 
-def _drawn(values: Sequence[float], rng: np.random.Generator) -> Array:
-    return rng.choice(np.asarray(values, dtype=float), size=len(values))
-
-
-def _interval(values: Sequence[float] | Array) -> Interval:
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(np.asarray(values, dtype=float), [tail, 1 - tail])
+def _interval(resamples: Array) -> Interval:
+    low, high = ends_of(resamples)
     return (float(low), float(high))
