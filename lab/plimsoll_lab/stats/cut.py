@@ -100,14 +100,15 @@ def cut_spans(starts: Sequence[float], ends: Sequence[float], moments: Sequence[
     """The time to cut: each moment with the lead before it, until the backlog is back."""
     events = sorted([*((start, 1) for start in starts), *((end, -1) for end in ends)])
     at = [when for when, _ in events]
-    backlog = list(itertools.accumulate(step for _, step in events))
+    in_flight = [0, *itertools.accumulate(step for _, step in events)]
     usual = _usual(sorted(starts), sorted(ends), moments)
     spans: list[Span] = []
     for start, end in sorted(moments):
-        now = bisect.bisect_right(at, end) - 1
+        passed = bisect.bisect_right(at, end)
         back = end
-        if now >= 0 and backlog[now] > usual:
-            back = next((at[later] for later in range(now, len(at)) if backlog[later] <= usual), window[1])
+        if in_flight[passed] > usual:
+            left = zip(at[passed:], in_flight[passed + 1 :], strict=True)
+            back = next(when for when, count in left if count <= usual)
         first, last = max(window[0], start - LEAD_S), min(window[1], back)
         if first >= last:
             continue
@@ -137,8 +138,8 @@ def _percentiles(longest: Sequence[float], surest: Sequence[float], due: int) ->
         rank = math.ceil(quantile * every)
         low = rank - unsure
         found[name] = Bounded(
-            low=surest[low - 1] if 0 < low <= len(surest) else 0.0,
-            estimate=longest[max(1, math.ceil(quantile * len(longest))) - 1],
+            low=surest[low - 1] if low > 0 else 0.0,
+            estimate=longest[math.ceil(quantile * len(longest)) - 1],
             high=longest[rank - 1] if rank <= len(longest) else math.inf,
         )
     return found
