@@ -197,13 +197,13 @@ class Search:
         first = RISE ** (1 - goal.shift / 2)
         while self._bad is None and self._last_good() < goal.highest:
             factor = first if self._last_good() == goal.lowest else RISE
-            self._decide(min(goal.highest, max(self._last_good() + 1, math.floor(self._last_good() * factor))))
+            self._decide(min(goal.highest, math.floor(self._last_good() * factor)))
         self._bisect(goal.width)
 
     def _bisect(self, width: float) -> None:
         while self._bad is not None and self._bad > self._last_good() * (1 + width):
             middle = math.floor(math.sqrt(self._last_good() * self._bad))
-            if not self._last_good() < middle < self._bad:
+            if middle == self._last_good():
                 return  # whole loads lie no nearer
             self._decide(middle)
 
@@ -285,7 +285,6 @@ class Search:
                 continue
             if passed:
                 self._held = held = (candidate, self._confirmed, self._held_s)
-                step = STEP * goal.width
                 if self._bad is None or self._bad <= candidate * (1 + goal.width / 2):
                     return
                 candidate = math.floor(math.sqrt(candidate * self._bad))
@@ -294,8 +293,8 @@ class Search:
                 continue
             if self._held is None:
                 self._unconfirmed.append(candidate)
-            self._bad = bad = min(candidate, self._bad or candidate)
-            self._good = max((load for load in self._carried if load < bad), default=None)
+            self._bad = candidate
+            self._good = max((load for load in self._carried if load < candidate), default=None)
             candidate, step = self._below(candidate, self._held[0] if self._held else None, step)
             if self._held and candidate == self._held[0]:
                 return
@@ -305,7 +304,7 @@ class Search:
         """The next load to confirm below one that was not, and the step after it."""
         if held is not None:
             near = load <= held * (1 + self._goal.width / 2)
-            return (held if near else max(held, math.floor(math.sqrt(held * load)))), step
+            return (held if near else math.floor(math.sqrt(held * load))), step
         lower = min(load - 1, math.floor(load / (1 + step)))
         return (lower if lower >= self._goal.lowest else None), 2 * step
 
@@ -357,7 +356,7 @@ def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None
     """
     if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - a line needs two
         return None
-    loads, lengths_s, excess = np.array(readings, dtype=np.float64).T
+    loads, lengths_s, excess = np.array(readings).T
     weights = lengths_s / length_s
     loads = np.log(loads) - np.average(np.log(loads), weights=weights)
     excess -= np.average(excess, weights=weights)

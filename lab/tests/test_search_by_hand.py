@@ -1,0 +1,451 @@
+"""Every trial of a search, in order: what its rules make of servers that are known exactly."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plimsoll_lab.stats.capacity import (
+    NEAR,
+    NOISE_TOLERATED,
+    Bounds,
+    Goal,
+    Measure,
+    OutOfPatience,
+    Reading,
+    Search,
+    load_noise,
+    search,
+)
+
+GOAL = Goal(lowest=10, highest=1000, width=0.5, trials=1)
+"""One trial decides. Bounds are half as far again apart, a quarter once an answer is confirmed."""
+Trial = tuple[int, float]
+"""The load of a trial, and its seconds."""
+
+
+def made(goal: Goal, measure: Measure) -> tuple[list[Trial], Bounds]:
+    """The trials of a search, and what it found."""
+    trials: list[Trial] = []
+
+    def told(load: int, length_s: float) -> Reading:
+        trials.append((load, length_s))
+        return measure(load, length_s)
+
+    return trials, search(told, goal)
+
+
+def carries(most: Callable[[float], float]) -> Measure:
+    """A server that carries so much in trials of a length."""
+    return lambda load, length_s: Reading(met=load <= most(length_s))
+
+
+RISING: list[Trial] = [(10, 1), (40, 1), (160, 1), (80, 1), (113, 1)]
+"""Four times as much each time until 160 fails; then sqrt(40 x 160) = 80, and sqrt(80 x 160) = 113,
+which is less than half as much again."""
+
+
+def test_a_search_that_is_confirmed_and_then_goes_half_the_rest() -> None:
+    """113 is more than a quarter above 80, and sqrt(80 x 113) = 95 is tried; 113 is less than a
+    quarter above 95.
+    """
+    trials, found = made(GOAL, carries(lambda _: 100))
+    assert trials == [*RISING, *[(80, 5)] * 8, *[(95, 5)] * 8]
+    assert found == Bounds(
+        lower=95, upper=113, finished=True, confirmed=8, unconfirmed=(), trial_s=5, held_s=40, precision=None
+    )
+
+
+def test_a_load_that_is_not_confirmed_goes_down_in_steps_that_double() -> None:
+    """Two of eight trials fail at 80; a step is a quarter of the width, 0.125: 80 / 1.125 = 71,
+    then 71 / 1.25 = 56. It is confirmed, and sqrt(56 x 71) = 63 too.
+    """
+    trials, found = made(GOAL, carries(lambda length_s: 100 if length_s < 5 else 70))
+    assert trials == [*RISING, *[(80, 5)] * 2, *[(71, 5)] * 2, *[(56, 5)] * 8, *[(63, 5)] * 8]
+    assert found == Bounds(
+        lower=63, upper=71, finished=True, confirmed=8, unconfirmed=(80, 71), trial_s=5, held_s=40, precision=None
+    )
+
+
+def test_a_load_above_the_confirmed_one_that_fails_is_the_upper_bound() -> None:
+    """63 is less than a quarter above 56."""
+    trials, found = made(GOAL, carries(lambda length_s: 100 if length_s < 5 else 60))
+    assert trials == [*RISING, *[(80, 5)] * 2, *[(71, 5)] * 2, *[(56, 5)] * 8, *[(63, 5)] * 2]
+    assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (56, 63, 8, (80, 71))
+
+
+def test_a_load_far_above_the_confirmed_one_that_fails_is_halved_again() -> None:
+    """At a width of 10 % the search ends between 951 and 1,037. Steps of 2.5 %, 5, 10 and 20 % lead
+    to 667. Of 667 and 801 the middle is 730, which fails; of 667 and 730 it is 697.
+    """
+    goal = Goal(lowest=100, highest=10_000, width=0.1, trials=1)
+    trials, found = made(goal, carries(lambda length_s: 1000 if length_s < 5 else 700))
+    rising = [(load, 1) for load in (100, 400, 1600, 800, 1131, 951, 1037)]
+    falling = [(load, 5) for load in (951, 927, 882, 801) for _ in range(2)]
+    assert trials == [*rising, *falling, *[(667, 5)] * 8, *[(730, 5)] * 2, *[(697, 5)] * 8]
+    assert (found.lower, found.upper, found.unconfirmed) == (697, 730, (951, 927, 882, 801))
+
+
+@pytest.mark.parametrize(
+    ("width", "tried"),
+    [
+        # By steps of 0.125, 0.25, 0.5, 1 and 2: the next one would be 6, below the lowest.
+        (0.5, (80, 71, 56, 37, 18)),
+        # By steps of 0.2, 0.4, 0.8 and 1.6: the last one is the lowest itself.
+        (0.8, (80, 66, 47, 26, 10)),
+    ],
+)
+def test_where_nothing_is_confirmed_the_answer_goes_down_to_the_lowest_load(
+    width: float, tried: tuple[int, ...]
+) -> None:
+    trials, found = made(replace(GOAL, width=width), carries(lambda length_s: 100 if length_s < 5 else 0))
+    assert trials == [*RISING, *((load, 5) for load in tried for _ in range(2))]
+    assert found == Bounds(
+        lower=None, upper=tried[-1], finished=True, confirmed=0, unconfirmed=tried, trial_s=5, held_s=0, precision=None
+    )
+
+
+def test_a_step_that_is_no_load_goes_to_the_next_load_below() -> None:
+    """Whole loads lie no nearer than 6 and 8 by their middle, 6.9."""
+    goal = Goal(lowest=1, highest=8, width=1e-17, trials=1)
+    trials, found = made(goal, carries(lambda length_s: 7 if length_s < 5 else 5))
+    assert trials == [(1, 1), (4, 1), (8, 1), (5, 1), (6, 1), *[(6, 5)] * 2, *[(5, 5)] * 8]
+    assert (found.lower, found.upper) == (5, 6)
+
+
+def test_a_search_that_nothing_stops_is_confirmed_at_the_highest_load() -> None:
+    trials, found = made(GOAL, carries(lambda _: math.inf))
+    assert trials == [(10, 1), (40, 1), (160, 1), (640, 1), (1000, 1), *[(1000, 5)] * 8]
+    assert (found.lower, found.upper, found.confirmed, found.finished) == (1000, None, 8, True)
+
+
+def test_a_search_that_is_shifted_rises_less_at_first() -> None:
+    """By 4 ** 0.75 = 2.83 at a shift of a half, and by 2 at a shift of 1; then by 4."""
+    for shift, loads in ((0.5, [10, 28, 112, 448]), (1.0, [10, 20, 80, 320])):
+        trials, _ = made(replace(GOAL, shift=shift), carries(lambda _: 300))
+        assert [load for load, _ in trials[:4]] == loads
+
+
+@pytest.mark.parametrize("trials", [1, 3, 5])
+def test_more_than_half_of_the_trials_decide_about_a_load(trials: int) -> None:
+    """Of three two, of five three; the rest is not made. Trials that are too short to show that the
+    load lasts count as met.
+    """
+    needed = trials // 2 + 1
+    seen: list[int] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        seen.append(load)
+        if length_s >= 5:
+            raise OutOfPatience
+        turn = seen.count(load)
+        # Each load but the last one is missed once less than is needed, and then met.
+        return Reading(met=load < 160 and turn >= needed and (True if load > 10 else None))
+
+    found = search(measure, replace(GOAL, trials=trials))
+    assert seen.count(10) == seen.count(40) == 2 * needed - 1
+    assert seen.count(160) == needed
+    assert (found.lower, found.finished) == (113, False)
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_one_of_eight_confirming_trials_may_fail(failing: int) -> None:
+    left = iter([False] * failing)
+
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=next(left, True) if (load, length_s) == (80, 5) else load <= 90)
+
+    trials, found = made(GOAL, measure)
+    if failing == 1:
+        assert trials == [*RISING, *[(80, 5)] * 8, *[(95, 5)] * 2]
+        assert (found.lower, found.confirmed, found.held_s, found.unconfirmed) == (80, 7, 35, ())
+    else:
+        assert trials[5:8] == [(80, 5), (80, 5), (71, 5)]
+        assert found.unconfirmed == (80,)
+
+
+def test_a_load_that_has_to_last_is_tried_in_one_long_trial_first() -> None:
+    trials, found = made(replace(GOAL, hold_s=60), carries(lambda _: 90))
+    assert trials == [*RISING, (80, 60), *[(80, 5)] * 8, *[(95, 60)] * 2]
+    # After two long trials that failed those to come are as long; none is to come.
+    assert (found.lower, found.upper, found.confirmed, found.held_s, found.trial_s) == (80, 95, 8, 100, 60)
+
+
+def test_a_long_trial_may_fail_once_and_after_two_all_trials_are_as_long() -> None:
+    failing = {"left": 1}
+
+    def once(load: int, length_s: float) -> Reading:
+        if length_s == 60 and failing["left"]:
+            failing["left"] -= 1
+            return Reading(met=False)
+        return Reading(met=load <= 90)
+
+    goal = replace(GOAL, hold_s=60)
+    trials, found = made(goal, once)
+    assert trials[5:15] == [*[(80, 60)] * 2, *[(80, 5)] * 8]
+    assert found.held_s == 100
+    failing["left"] = 2
+    trials, found = made(goal, once)
+    assert trials[5:] == [*[(80, 60)] * 2, *[(71, 60)] * 8]
+    assert (found.lower, found.upper, found.unconfirmed) == (71, 80, (80,))
+    assert (found.held_s, found.trial_s, found.confirmed) == (480, 60, 8)
+
+
+def test_a_trial_as_long_as_the_load_has_to_last_needs_no_longer_one() -> None:
+    trials, _ = made(replace(GOAL, hold_s=5), carries(lambda _: 90))
+    assert trials == [*RISING, *[(80, 5)] * 8, *[(95, 5)] * 2]
+
+
+def test_trials_too_short_to_show_that_a_load_lasts_become_twice_as_long_up_to_the_longest() -> None:
+    """Of 5, 10, 20 and 30 s only those of 30 s tell; those before them confirm nothing."""
+
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=False if load > 80 else True if length_s >= 30 else None)
+
+    trials, found = made(replace(GOAL, most_s=30), measure)
+    assert trials == [*RISING, (80, 5), (80, 10), (80, 20), *[(80, 30)] * 8, *[(95, 30)] * 2]
+    assert (found.lower, found.confirmed, found.held_s, found.trial_s) == (80, 8, 240, 30)
+    # The longest ones that do not tell have not met it.
+    trials, found = made(replace(GOAL, most_s=20), measure)
+    assert trials[5:10] == [(80, 5), (80, 10), (80, 20), (80, 20), (71, 20)]
+    assert found.lower is None
+
+
+BLIND = replace(GOAL, trials=3, least_s=1, most_s=4)
+
+
+def blindly(most: Callable[[float], float]) -> Measure:
+    """Readings that do not change with the load: nobody knows how long trials have to be."""
+    return lambda load, length_s: Reading(met=load <= most(length_s), excess=-0.1)
+
+
+def twice(*trials: Trial) -> list[Trial]:
+    """Two of three trials decide."""
+    return [each for each in trials for _ in range(2)]
+
+
+def test_longer_trials_that_carry_less_search_downwards_from_the_last_bounds() -> None:
+    """With 2 s 80 fails; steps of 0.5, and 1, lead to 53 and 26; sqrt(26 x 53) = 37 and sqrt(26 x
+    37) = 31 fail. With 4 s 26 holds; 26 x 1.5 + 1 = 40 and sqrt(26 x 40) = 32 fail.
+    """
+    trials, found = made(BLIND, blindly(lambda length_s: 100 if length_s < 2 else 30))
+    two = [(load, 2) for load in (80, 53, 26, 37, 31)]
+    four = [(load, 4) for load in (26, 40, 32)]
+    assert trials == [*twice(*RISING), *twice(*two), *twice(*four), *[(26, 4)] * 8]
+    assert found == Bounds(
+        lower=26, upper=32, finished=True, confirmed=8, unconfirmed=(), trial_s=4, held_s=32, precision=math.inf
+    )
+
+
+def test_a_search_with_longer_trials_begins_with_steps_of_twice_the_noise_that_is_a_half_at_most() -> None:
+    """Not of the width, a tenth: 95 / 1.5 = 63, 63 / 2 = 31 and 31 / 3 = 10. Then halves, up to 29,
+    for the middle of 29 and 31 is 29.9.
+    """
+    trials, found = made(replace(BLIND, width=0.1, most_s=2), blindly(lambda length_s: 100 if length_s < 2 else 30))
+    one = [(load, 1) for load in (10, 40, 160, 80, 113, 95, 103)]
+    two = [(load, 2) for load in (95, 63, 31, 10, 17, 22, 26, 28, 29)]
+    assert trials == [*twice(*one), *twice(*two), *[(29, 2)] * 8]
+    assert (found.lower, found.upper) == (29, 31)
+
+
+def test_longer_trials_that_carry_more_search_upwards_to_the_highest_load() -> None:
+    """80 x 1.5 + 1 = 121, 121 x 2 + 1 = 243, 243 x 3 + 1 = 730, and then by 4 each time."""
+    goal = replace(BLIND, highest=60_000)
+    trials, found = made(goal, blindly(lambda length_s: 100 if length_s < 2 else math.inf))
+    up = [(load, 2) for load in (80, 121, 243, 730, 2921, 11_685, 46_741, 60_000)]
+    assert trials == [*twice(*RISING), *twice(*up), *[(60_000, 2)] * 8]
+    assert (found.lower, found.upper, found.precision) == (60_000, None, math.inf)
+
+
+def test_longer_trials_that_carry_nothing_end_at_the_lowest_load() -> None:
+    """80 / 1.5 = 53, 53 / 2 = 26, 26 / 3 = 8, which is below 10; with 4 s nothing lies below 10."""
+    trials, found = made(BLIND, blindly(lambda length_s: 100 if length_s < 2 else 5))
+    down = [*((load, 2) for load in (80, 53, 26, 10)), (10, 4)]
+    assert trials == [*twice(*RISING), *twice(*down)]
+    assert (found.lower, found.upper, found.finished, found.confirmed) == (None, 10, True, 0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "excess", "longer"),
+    [(1, 0.1, False), (3, 0.1, True), (3, NEAR, True), (3, NEAR + 0.01, False)],
+    ids=["five readings", "ten", "ten at the edge", "ten that lie too far"],
+)
+def test_trials_become_longer_by_six_readings_near_the_limit(trials: int, excess: float, *, longer: bool) -> None:
+    def measure(load: int, _: float) -> Reading:
+        return Reading(met=load <= 100, excess=-excess if load <= 100 else excess)
+
+    seen, found = made(replace(BLIND, trials=trials), measure)
+    assert (len({length_s for _, length_s in seen}) > 1) == longer
+    # The confirming trials are readings too.
+    assert (found.precision is None) == (excess > NEAR)
+
+
+def noisy(seed: int, noise: float) -> Measure:
+    luck = random.Random(seed)
+
+    def measure(load: int, length_s: float) -> Reading:
+        excess = math.log(load / 321) + luck.gauss(0, noise / math.sqrt(length_s))
+        return Reading(met=excess < 0, excess=excess)
+
+    return measure
+
+
+@pytest.mark.parametrize("noise", [0.08, 0.2, 0.5])
+def test_trials_are_lengthened_by_what_their_noise_asks_for_within_limits(noise: float) -> None:
+    """The error of a mean falls with the root of its length: trials are lengthened by the square of
+    how much too large their noise is, by 1.5 at least and 4 at most.
+    """
+    goal = Goal(lowest=10, highest=10_000, width=0.1, trials=3, least_s=0.1, most_s=40)
+    seen: list[tuple[int, float, float]] = []
+    factors = []
+    measure = noisy(3, noise)
+
+    def told(load: int, length_s: float) -> Reading:
+        if seen and length_s > seen[-1][1]:
+            before_s = seen[-1][1]
+            near = [each for each in seen if abs(each[2]) <= 1 and each[1] * 16 >= before_s]
+            found = load_noise(near, before_s)
+            assert found is not None
+            wanted = 2.0 if math.isinf(found) else min(4, max(1.5, (found / (0.4 * 0.1)) ** 2))
+            assert length_s == pytest.approx(min(40, before_s * wanted))
+            factors.append(wanted)
+        reading = measure(load, length_s)
+        seen.append((load, length_s, reading.excess or 0.0))
+        return reading
+
+    found = search(told, goal)
+    assert factors, "none was too short"
+    final_s = seen[-1][1]
+    near = [each for each in seen if abs(each[2]) <= 1 and each[1] * 16 >= final_s]
+    assert found.precision == pytest.approx((load_noise(near, final_s) or 0) / NOISE_TOLERATED)
+    assert found.trial_s == final_s
+
+
+POINTS = [1, 1, 2, 2, 4, 4]
+
+
+def readings(slope: float, residual: float, length_s: float = 1.0) -> list[tuple[int, float, float]]:
+    """On a line over the logarithm of the load, but for a residual to either side at each load."""
+    return [
+        (load, length_s, 3 + slope * math.log(load) + residual * (-1) ** place) for place, load in enumerate(POINTS)
+    ]
+
+
+def test_the_noise_of_a_load_in_figures() -> None:
+    """Six squares of 0.1 over four degrees of freedom: a deviation of 0.1 x sqrt(1.5), by a slope
+    of 2. Trials that are four times as long as those asked for have half of their noise.
+    """
+    deviation = 0.1 * math.sqrt(1.5)
+    assert load_noise(readings(2, 0.1), 1.0) == pytest.approx(deviation / 2)
+    assert load_noise(readings(2, 0.1, 4.0), 1.0) == pytest.approx(deviation)
+    assert load_noise(readings(2, 0.1, 4.0), 4.0) == pytest.approx(deviation / 2)
+    assert load_noise(readings(2, 0.0), 1.0) == pytest.approx(0, abs=1e-12)
+
+
+def test_a_slope_within_two_standard_errors_of_zero_is_none() -> None:
+    """The squares of the logarithms' distances sum to 4 log(2)^2: two errors are 0.1 x sqrt(1.5) /
+    log 2 = 0.1767.
+    """
+    assert load_noise(readings(0.176, 0.1), 1.0) == math.inf
+    assert load_noise(readings(0.178, 0.1), 1.0) == pytest.approx(0.1 * math.sqrt(1.5) / 0.178)
+    assert load_noise(readings(-2, 0.1), 1.0) == math.inf
+    assert load_noise(readings(0, 0.0), 1.0) == math.inf
+
+
+def test_six_readings_at_two_loads_show_a_noise() -> None:
+    assert load_noise(readings(2, 0.1)[:5], 1.0) is None
+    assert load_noise([(7, 1.0, 0.1 * place) for place in range(9)], 1.0) is None
+    assert load_noise([(7 + place % 2, 1.0, float(place % 2)) for place in range(6)], 1.0) is not None
+
+
+def test_a_reading_weighs_as_much_as_its_trial_is_long() -> None:
+    """As numpy fits a line with the roots of these weights."""
+    luck = np.random.default_rng(2)
+    loads, lengths_s = luck.integers(100, 200, 12), luck.uniform(1, 9, 12)
+    excess = 1.5 * np.log(loads) + luck.normal(0, 0.05, 12)
+    weights = lengths_s / 3
+    slope, height = np.polyfit(np.log(loads), excess, 1, w=np.sqrt(weights))
+    deviation = math.sqrt(float(weights @ (excess - height - slope * np.log(loads)) ** 2) / 10)
+    given = list(zip(loads.tolist(), lengths_s.tolist(), excess.tolist(), strict=True))
+    assert load_noise(given, 3.0) == pytest.approx(deviation / slope)
+
+
+def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
+    """What a search says is left before these of its trials, the first one 0."""
+    found: list[float | None] = []
+
+    def told(load: int, length_s: float) -> Reading:
+        found.append(hunt.left_s())
+        return measure(load, length_s)
+
+    hunt = Search(goal, told)
+    hunt.run()
+    return [found[each] for each in trials]
+
+
+def test_the_time_that_is_left_in_figures() -> None:
+    """Nothing is known until 160 fails. Between 40 and 160 lie log 4 / log 1.25 = 6.2 quarters,
+    three halvings of one trial of 1 s, and eight of 5 s are to confirm: 43 s. Of 80 to 160 two
+    halvings; of 80 to 113, 1.55 quarters, one of 5 s: 45 s, and 5 s less with each trial that
+    passes. Between 95 and 113 nothing is left to halve.
+    """
+    left = left_at(GOAL, carries(lambda _: 100), [0, 1, 2, 3, 4, 5, 6, 12, 13, 14])
+    assert left == [None, None, None, 43, 42, 45, 40, 10, 40, 35]
+
+
+def test_the_time_that_is_left_includes_the_long_trial_and_all_that_decide() -> None:
+    """Two of three trials of 1 s for each of three halvings, eight of 5 s, and one of 60 s; then
+    what is left of these 60 s.
+    """
+    left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 12])
+    # Once the load is being confirmed: one halving of two trials of 5 s.
+    assert left == [6 + 40 + 60, 10 + 40 + 60, 10 + 40, 10 + 35]
+
+
+def test_a_search_that_is_interrupted_knows_what_it_has() -> None:
+    """Before the first trial nothing; while 80 is confirmed, that and how many passed there; while
+    95 is, 80 still, until 95 is confirmed.
+    """
+    known: list[Bounds] = []
+
+    def told(load: int, length_s: float) -> Reading:
+        known.append(hunt.bounds())
+        return carries(lambda _: 100)(load, length_s)
+
+    hunt = Search(GOAL, told)
+    final = hunt.run()
+    nothing = Bounds(lower=None, upper=None, finished=False, trial_s=1)
+    searched = replace(nothing, lower=80, upper=113, trial_s=5)
+    assert known[0] == nothing
+    assert known[1] == replace(nothing, lower=10)
+    assert known[3] == replace(nothing, lower=40, upper=160)
+    assert known[5] == searched
+    assert known[6] == replace(searched, confirmed=1, held_s=5)
+    assert known[12] == replace(searched, confirmed=7, held_s=35)
+    assert known[13] == known[20] == replace(searched, confirmed=8, held_s=40)
+    assert hunt.bounds(finished=True) == final
+
+
+def test_while_a_lower_load_is_confirmed_the_answer_is_what_the_search_has_found_good() -> None:
+    """80 was not confirmed; until a trial has passed at 71, the answer is 40, which was carried."""
+    known: list[Bounds] = []
+
+    def told(load: int, length_s: float) -> Reading:
+        known.append(hunt.bounds())
+        return carries(lambda length_s: 100 if length_s < 5 else 75)(load, length_s)
+
+    hunt = Search(GOAL, told)
+    hunt.run()
+    # Five trials of the search, two at 80, then those at 71.
+    assert [(each.lower, each.upper, each.confirmed) for each in known[5:9]] == [
+        (80, 113, 0),
+        (80, 113, 0),
+        (40, 80, 0),
+        (71, 80, 1),
+    ]
+    assert known[7].unconfirmed == (80,)
