@@ -1,0 +1,90 @@
+"""Every field of a cell, of rankings made by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from plimsoll_lab.stats.best import FigureComparison, Pair, RankedContender, Ranking
+from plimsoll_lab.stats.results import Score
+from plimsoll_lab.stats.scores import score
+
+COMPARISON = FigureComparison(
+    figure="x",
+    better="lower",
+    at={"n": 8},
+    contenders={"a": dict(enumerate([3.0, 1, 2, 4, 5, 6])), "b": {0: (8.0, math.inf), 1: 4.0}},
+    absent=["a", "c"],
+)
+PAIR = Pair(blocks=6, estimate=0.1, low=0.0, high=0.2, p_adjusted=0.5)
+A = RankedContender(name="a", ratio=1.0, at_least=1.0, at_most=1.05)
+B = RankedContender(name="b", ratio=1.5, at_least=1.25, at_most=math.inf)
+RANKING = Ranking(
+    comparison=COMPARISON,
+    places=[A, B],
+    unranked={},
+    pairs={("a", "b"): replace(PAIR, is_estimated=False), ("b", "a"): PAIR},
+)
+ALONE = Score(
+    at={"n": 8},
+    contender="a",
+    figure="x",
+    n=6,
+    median=3.5,
+    median_ci95=(1, 6),
+    best=True,
+    margin=1.0,
+    margin_ci95=(1.0, 1.05),
+    censored=False,
+    level=True,
+)
+
+
+def test_the_cells_of_a_comparison() -> None:
+    """Of a nothing is estimated, and b has no upper bound; of 8 or more, and 4, it shows 6."""
+    assert score([RANKING], margin=0.05) == [
+        replace(ALONE, margin=None),
+        Score(
+            at={"n": 8},
+            contender="b",
+            figure="x",
+            n=2,
+            median=6.0,
+            median_ci95=None,
+            best=False,
+            margin=1.5,
+            margin_ci95=None,
+            censored=True,
+            level=False,
+        ),
+        Score(
+            at={"n": 8},
+            contender="c",
+            figure="x",
+            n=0,
+            median=None,
+            median_ci95=None,
+            best=False,
+            margin=None,
+            margin_ci95=None,
+            censored=False,
+            level=False,
+        ),
+    ]
+
+
+def test_a_contender_alone_is_its_own_best() -> None:
+    alone = replace(COMPARISON, contenders={"a": COMPARISON.contenders["a"]}, absent=[])
+    assert score([Ranking(comparison=alone, places=[A], unranked={})], margin=0.05) == [ALONE]
+
+
+@pytest.mark.parametrize(("margin", "level"), [(0.05, True), (0.049, False)])
+def test_a_contender_is_level_up_to_the_margin_itself(margin: float, *, level: bool) -> None:
+    assert score([RANKING], margin=margin)[0].level == level
+
+
+def test_any_estimate_against_another_is_a_ratio_to_the_best() -> None:
+    third = {("a", "c"): PAIR, ("c", "a"): PAIR}
+    assert score([replace(RANKING, pairs={**RANKING.pairs, **third})], margin=0.05)[0].margin == 1.0
