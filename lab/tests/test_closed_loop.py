@@ -49,13 +49,33 @@ def test_a_pause_above_the_useful_one_buys_no_shorter_response(
         assert law.least_response_s(clients, pause_s / 2) > unqueued_s
 
 
-def test_the_sentence_names_the_pause_and_the_rate() -> None:
+def test_the_law_in_figures() -> None:
+    """2,500 clients of a server that completes 10,000/s: 250 ms in all, of which 30 ms are no
+    queue.
+    """
     law = Law(unqueued_s=0.03, highest_rate=10_000)
-    assert "With 2,500 clients a pause above 220 ms" in law.sentence(2500)
-    assert "10,000 requests a second at most" in law.sentence(2500)
-    assert law.sentence(100) == "100 clients never keep this server busy, whatever their pause."
+    assert law.least_response_s(2500, 0.2) == pytest.approx(0.05)
+    assert law.least_response_s(2500, 0.0) == pytest.approx(0.25)
+    assert law.least_response_s(2500, 0.3) == 0.03
+    assert law.useful_pause_s(2500) == pytest.approx(0.22)
+    assert law.useful_pause_s(100) == 0
+    assert law.sentence(2500) == (
+        "With 2,500 clients a pause above 220 ms leaves the server idle; a shorter pause adds queueing and no work, "
+        "for it completes 10,000 requests a second at most."
+    )
+    # 300 clients keep it busy without any pause, and not with one.
+    assert law.sentence(300) == "300 clients never keep this server busy, whatever their pause."
+
+
+def test_a_law_is_of_the_least_response_and_the_highest_rate_of_what_completed_something() -> None:
+    def case(response_s: float, rate: float) -> Case:
+        return Case(clients=1, pause_s=0, response_s=response_s, rate=rate)
+
+    seen = [case(0.2, 0.5), case(0.5, 0.9), case(0.01, 0), case(0, 99)]
+    assert fit(seen) == Law(unqueued_s=0.2, highest_rate=0.9)
 
 
 def test_cases_without_requests_show_no_law() -> None:
-    with pytest.raises(ValueError, match="no case completed a request"):
+    why = "^no case completed a request, so there is neither a rate nor a response time$"
+    with pytest.raises(ValueError, match=why):
         fit([Case(clients=1, pause_s=0, response_s=0, rate=0)])

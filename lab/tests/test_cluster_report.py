@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from made_records import run_record
 
-from plimsoll_lab.analysis.hosts import host_rows, host_warnings
+from plimsoll_lab.analysis.hosts import clock_row, host_rows, host_warnings
 from plimsoll_lab.report.hosts import section
 from plimsoll_lab.report.view import Table, Text
 from plimsoll_lab.store.records import ClockRecord, OffsetRecord, TrialRecord
@@ -91,3 +91,47 @@ def test_each_node_that_had_a_name_has_its_own_column_and_clock() -> None:
     assert spread.text == (
         "Generators of one trial opened their windows within 600 us of each other in the median, and 1.00 ms at most."
     )
+
+
+def test_a_property_that_one_host_does_not_tell_differs_and_the_load_of_the_moment_does_not() -> None:
+    run = run_on(host("h1", "a", memory="1 kB", extra=None), host("h2", "b", memory="2 kB"))
+    rows = {row.name: (row.values, row.differs) for row in host_rows(run)}
+    assert rows == {
+        "address": (("10.0.0.1", "10.0.0.2"), False),
+        "cpu": (("one", "one"), False),
+        "load_average": (("h1", "h2"), False),
+        "open_files_limit": (("soft 1, hard 2", "soft 1, hard 2"), False),
+        "memory": (("1 kB", "2 kB"), True),
+        "extra": (("not told", "not told"), False),
+    }
+
+
+def test_warnings_of_hosts_say_what_to_do() -> None:
+    run = run_on(host("h1", "a", memory="1 kB"), host("h2", "a"), host("h3", "b"), host("h4", "b"))
+    differ, first, second = host_warnings(run)
+    assert (differ.code, differ.message, differ.remedy) == (
+        "hosts_differ",
+        "the hosts differ in memory",
+        "compare only what ran on the same hosts, or make them alike; the page lists each host",
+    )
+    assert [each.message for each in (first, second)] == [
+        "h1, h2 are one machine: they take each other's CPU",
+        "h3, h4 are one machine: they take each other's CPU",
+    ]
+    assert {(each.code, each.remedy) for each in (first, second)} == {
+        ("hosts_share_machine", "give each host a machine of its own, or read CPU per request and not rates")
+    }
+
+
+def test_a_clock_is_told_by_the_middle_of_what_was_seen_and_the_worst_error() -> None:
+    run = run_on(host("h1", "a"), host("h2", "b"))
+    row = clock_row(
+        run,
+        [
+            trial(1, 0.0, clock("h1", "10.0.0.1", 10.0, 5.0), clock("h1", "10.0.0.9", 900.0, 900.0)),
+            trial(2, 0.0, clock("h1", "10.0.0.1", 30.0, 8.0), clock("h3", "10.0.0.1", 900.0, 900.0)),
+            trial(3, 0.0, clock("h1", "10.0.0.1", 40.0, 7.0)),
+        ],
+    )
+    assert (row.name, row.differs) == ("clock against the lab's", False)
+    assert row.values == ("30.0 us, known within 8.00 us", "not told")

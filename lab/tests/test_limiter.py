@@ -70,3 +70,49 @@ def test_far_below_the_ceiling_only_a_stated_limit_counts_against_the_generator(
     for rate in (10_000, 60_000):
         who_limited(["ok"], rate=rate, ceiling=100_000, null_misses=noted)
     assert asked == [True, False]
+
+
+MISSED = "the generator misses the limits against a null server too"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "rate", "null_misses", "found"),
+    [
+        # Half of what the generator gets is room for no more than that: its own word counts.
+        (LATE, 50_000, never_asked, ("generator", None)),
+        (LATE, 49_999, never_asked, ("server", None)),
+        # From 80 % on it is at its ceiling, whatever its trials said.
+        (OK, 80_000, never_asked, ("generator", "80% of what the generator gets from a null server")),
+        (OK, 79_999, meets, ("server", None)),
+        (OK, 79_999, misses, ("generator", MISSED)),
+        # Half of the trials are not most of them; of as many of both kinds the generator is blamed.
+        (["generator_limited", "ok"], 60_000, meets, ("server", None)),
+        (["invalid", "ok"], 60_000, meets, ("server", None)),
+        (["generator_limited", "invalid", "ok"], 60_000, never_asked, ("generator", None)),
+        (["generator_limited", "invalid", "invalid", "ok"], 60_000, never_asked, ("environment", None)),
+        ([], 60_000, meets, ("server", None)),
+    ],
+)
+def test_where_one_limit_ends_and_the_next_begins(
+    outcomes: list[Outcome], rate: float, null_misses: NullMisses, found: tuple[str, str | None]
+) -> None:
+    assert who_limited(outcomes, rate=rate, ceiling=100_000, null_misses=null_misses) == found
+
+
+@pytest.mark.parametrize(("rate", "ceiling"), [(None, 100_000), (0.0, 100_000), (60_000, None), (60_000, 0.0)])
+def test_without_a_rate_or_a_ceiling_the_generator_is_asked_of_every_limit(
+    rate: float | None, ceiling: float | None
+) -> None:
+    asked: list[bool] = []
+
+    def noted(only_limits: bool) -> bool:  # noqa: FBT001 - as it is called
+        asked.append(only_limits)
+        return True
+
+    assert who_limited(OK, rate=rate, ceiling=ceiling, null_misses=noted) == ("generator", MISSED)
+    assert asked == [False]
+
+
+def test_rates_below_one_a_second_are_rates() -> None:
+    near = "90% of what the generator gets from a null server"
+    assert who_limited(OK, rate=0.45, ceiling=0.5, null_misses=never_asked) == ("generator", near)

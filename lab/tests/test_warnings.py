@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll_lab.analysis.severity import graded
+from plimsoll_lab.analysis.severity import graded, severity
 from plimsoll_lab.report.warning_lines import warning_lines
 from plimsoll_lab.store.records import ResultWarning
 
@@ -27,3 +27,14 @@ def test_a_line_says_how_much_a_warning_matters_with_and_without_colour() -> Non
         "warning, less certain results  steal: seen; wait",
     ]
     assert warning_lines(found, colour=True)[0].startswith("\x1b[31mwarning, voids results\x1b[0m  incomplete")
+
+
+def test_a_severity_follows_from_the_code_and_an_unknown_one_widens() -> None:
+    codes = {"no_result": "voids", "failed_requests": "voids", "discarded": "note", "steal": "widens", "new": "widens"}
+    assert {code: severity(code) for code in codes} == codes
+
+
+def test_warnings_of_one_severity_keep_their_order_and_their_words() -> None:
+    found = graded([warning("steal"), warning("clock"), warning("repeated"), warning("discarded")])
+    assert [each.code for each in found] == ["steal", "clock", "repeated", "discarded"]
+    assert {(each.message, each.remedy, each.trials) for each in found} == {("seen", "wait", None)}

@@ -49,7 +49,7 @@ def interval(ends: tuple[float | None, float | None], unit: str) -> str:
 
 
 def setting(values: Mapping[str, object]) -> str:
-    """A place in the matrix: `2,000 connections, 64B size`."""
+    """A place in the matrix: `2,000 connections, size 64B`."""
     return ", ".join(_one_setting(path, value) for path, value in values.items()) or "every setting"
 
 
