@@ -38,6 +38,8 @@ only_mutate = ["src/plimsoll_lab/{room}/{module}.py"]
 also_copy = ["conftest.py", "lab", "docs", "suites"]
 pytest_add_cli_args_test_selection = [{tests}]
 use_git_change_detection = false
+# A mutant that never ends is given up after five times the time of its tests, by default fifteen.
+timeout_multiplier = 5.0
 
 [tool.pytest.ini_options]
 pythonpath = ["src", "lab/tests"]
@@ -68,8 +70,8 @@ def tests_of(room: str, module: str) -> list[str]:
     return [str(each.relative_to(ROOT)) for each in found]
 
 
-def prepare(room: str, module: str, *, anew: bool) -> Path:
-    """A folder in the form that mutmut knows."""
+def prepare(room: str, module: str, named: list[str], *, anew: bool) -> Path:
+    """A folder in the form that mutmut knows, with the tests that are named or else its own."""
     work = WORK / (room if module == EVERY else f"{room}-{module}")
     if anew:
         shutil.rmtree(work, ignore_errors=True)
@@ -80,7 +82,7 @@ def prepare(room: str, module: str, *, anew: bool) -> Path:
         shutil.copytree(ROOT / "suites", work / "suites", ignore=ignored)
         shutil.copytree(ROOT / "docs" / "results", work / "docs" / "results", ignore=ignored)
         (work / "conftest.py").write_text(LEFT_OUT)
-        tests = ", ".join(f'"{each}"' for each in tests_of(room, module))
+        tests = ", ".join(f'"{each}"' for each in named or tests_of(room, module))
         (work / "pyproject.toml").write_text(CONFIGURATION.format(room=room, module=module, tests=tests))
     return work
 
@@ -128,11 +130,12 @@ def main() -> None:
     parser.add_argument("room", choices=ROOMS)
     parser.add_argument("module", nargs="*", help="of that room (default: all)")
     parser.add_argument("--anew", action="store_true", help="forget what was found until now")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="these alone, as lab/tests/test_knee.py")
     parser.add_argument("--list", action="store_true", help="run nothing")
     parser.add_argument("--children", type=int, default=2, metavar="N", help="mutants at once (default: 2)")
     options = parser.parse_args()
     for module in options.module or [EVERY]:
-        work = prepare(options.room, module, anew=options.anew)
+        work = prepare(options.room, module, options.tests, anew=options.anew)
         if not options.list:
             mutmut(work, "run", "--max-children", str(options.children))
         print(survivors(work, options.room), end="", flush=True)
