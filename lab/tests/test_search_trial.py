@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from made_records import ENVIRONMENT
 
-from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, reading_of, what_broke
+from plimsoll_lab.analysis.search_trial import (
+    broken_by,
+    loss_ratio,
+    medians,
+    misses_a_limit,
+    reading_of,
+    what_broke,
+)
 from plimsoll_lab.store.records import CutRecord, Json, ResultWarning, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
@@ -173,3 +181,172 @@ def test_a_load_whose_trials_do_not_show_that_it_lasts_breaks_by_that() -> None:
     assert what_broke(SUITE, [disturbed], [disturbed], MACHINE).missed == (
         "the emulator disturbed each trial, and 'response_time.p99 < 50ms' is not known without that"
     )
+
+
+def asked(*limits: tuple[str, str], over: str = "load.connections") -> Suite:
+    """A search over connections, for which no backlog counts."""
+    assert SUITE.search is not None
+    read = tuple(read_limit(figure, condition, source="it.toml") for figure, condition in limits)
+    return replace(SUITE, limits=read, search=replace(SUITE.search, over=over))
+
+
+P99, RATE = ("response_time.p99", "< 50ms"), ("completed_rate", "> 1k")
+
+
+@pytest.mark.parametrize(
+    ("limits", "changed", "lost"),
+    [
+        # 80 ms are 3 / 8 beyond 50 ms; at least a hundredth is told, and at most nine tenths.
+        ([P99], {"response_time_us.p99": 80_000.0}, 0.375),
+        ([P99], {"response_time_us.p99": 50_100.0}, 0.01),
+        ([P99], {"response_time_us.p99": 50_000.0}, 0.01),
+        ([P99], {"response_time_us.p99": 49_999.0}, 0),
+        ([P99], {"response_time_us.p99": 1e9}, 0.9),
+        ([P99], {"response_time_us.p99": None}, 0.9),
+        ([RATE], {"completed_rate": 800.0}, 0.2),
+        ([RATE], {"completed_rate": 0.0}, 0.9),
+        ([("completed_rate", "> 0")], {"completed_rate": 0.0}, 0.01),
+        # Of several limits the one that is furthest off.
+        ([P99, RATE], {"response_time_us.p99": 80_000.0, "completed_rate": 500.0}, 0.5),
+        ([], {}, 0),
+    ],
+)
+def test_how_far_a_trial_was_off(
+    limits: Sequence[tuple[str, str]], changed: Mapping[str, float | None], lost: float
+) -> None:
+    figures = {name: value for name, value in {**GOOD.figures, **changed}.items() if value is not None}
+    assert loss_ratio(replace(GOOD, figures=figures), asked(*limits)) == pytest.approx(lost)
+
+
+def test_a_trial_without_a_result_is_half_off() -> None:
+    for outcome in ("failed", "generator_limited", "invalid", "hard_limit"):
+        assert loss_ratio(replace(GOOD, outcome=outcome), asked(P99)) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("requests", "lost", "told"),
+    [
+        ({"scheduled": 1000, "failed": 4, "timed_out": 3, "unsent": 3}, 0, None),
+        (
+            {"scheduled": 1000, "failed": 4, "timed_out": 3, "unsent": 4},
+            0.011,
+            "1.1% of the requests due were failed, too late or never sent",
+        ),
+        ({"scheduled": 0, "failed": 4}, 0, None),
+        ({}, 0, None),
+        # By Little's law 9 are in flight, and luck explains 6 more. 25 are 10 beyond, and half of a
+        # growth shows at its end: 2 % of 1,000.
+        ({"scheduled": 1000, "in_flight": 25}, 0.02, "the backlog grew by 2.0% of the offered rate"),
+        ({"scheduled": 1000, "in_flight": 17}, 0, None),
+    ],
+)
+def test_over_a_rate_requests_that_were_due_and_a_backlog_that_grew_are_losses(
+    requests: dict[str, int], lost: float, told: str | None
+) -> None:
+    """Of ten in a thousand nothing is said, nor of a growth by half a percent."""
+    steady = {**GOOD.figures, "response_time_us.mean": 9000.0}
+    found = replace(GOOD, figures=steady, load={"summary": {"requests": requests}})
+    assert loss_ratio(found, asked(P99, over="load.rate")) == pytest.approx(lost)
+    assert loss_ratio(found, asked(P99)) == 0
+    if told is not None:
+        assert broken_by(found, asked(P99, over="load.rate")) == told
+
+
+def test_the_excess_is_of_the_limit_that_is_nearest_or_furthest_beyond() -> None:
+    """40 ms of 50, and 900/s of 1,000: the logarithms of 0.8 and of 0.9."""
+    both = [P99, ("completed_rate", "> 900")]
+    assert reading_of(GOOD, asked(*both)).excess == pytest.approx(math.log(0.9))
+    assert reading_of(GOOD, asked(both[0])).excess == pytest.approx(math.log(0.8))
+    assert reading_of(GOOD, asked(("completed_rate", ">= 2k"))).excess == pytest.approx(math.log(2))
+    assert reading_of(GOOD, asked(("server.memory_bytes", "< 1GiB"))).excess is None
+    assert reading_of(GOOD, asked()).excess is None
+
+
+def test_a_null_server_misses_a_limit_where_a_stated_one_refuses_its_figures() -> None:
+    assert misses_a_limit(replace(GOOD, figures={}), asked(P99))
+    assert misses_a_limit(BAD, asked(P99))
+    assert not misses_a_limit(GOOD, asked(P99))
+    assert not misses_a_limit(replace(GOOD, outcome="generator_limited"), asked(P99))
+
+
+def test_what_was_missed_is_said_of_the_trial_in_the_middle_of_those_that_missed_the_likeliest() -> None:
+    late = [replace(BAD, figures=figures(response_time_us__p99=each * 1000.0)) for each in (60, 70, 80)]
+    failed = replace(GOOD, outcome="generator_limited", reason="it was late")
+    assert what_broke(SUITE, [failed, *late, failed], late, MACHINE).missed == "response time, p99 at 70.0 ms"
+    assert what_broke(SUITE, [failed, late[0], failed], late, MACHINE).missed == "generator limited: it was late"
+    short = replace(GOOD, warnings=(ResultWarning(code="window_too_short", message="too short", remedy="longer"),))
+    assert what_broke(SUITE, [short, short, late[0]], late, MACHINE).missed == "too short"
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        (
+            {"server": {"summary": {"errors": {"emfile": 1000}}}},
+            "descriptors: it ran out of them 2,000 times (ulimit -n)",
+        ),
+        (
+            {"server": {"summary": {"errors": {"enfile": 1}}}},
+            "descriptors: the machine ran out of them 2 times (fs.file-max)",
+        ),
+        (
+            {"server": {"summary": {"errors": {"fd_setsize": 7}}}},
+            "descriptors: select can watch none of 1024 or above, and refused 14 connections",
+        ),
+        ({"machine": {"listen_overflows": 700}}, "listen queue: it overflowed 1,400 times in 2 trials"),
+        (
+            {"load": {"summary": {"errors": {"read": 1, "timeout": 1000, "write": 0}}}},
+            "errors: 2,000 timeout, 2 read in 2 trials",
+        ),
+        ({"figures": figures(server__memory_bytes=972_800_000)}, "memory: it holds 928 MiB, all that the machine has"),
+        ({"machine": {"busy_cores": 1.9}}, "CPU: 1.90 of the machine's 2 CPUs were busy, 0.21 of them by the server"),
+    ],
+)
+def test_each_shortage_has_its_words(changed: dict[str, Any], text: str) -> None:
+    """95 % of a million KiB is 972,800,000 bytes, and of two CPUs 1.9."""
+    idle = replace(BAD, figures=figures(server__cpu_cores=0.21))
+    bad = replace(
+        idle, **{**changed, "figures": {**idle.figures, **changed.get("figures", {}), "server.cpu_cores": 0.21}}
+    )
+    found = what_broke(SUITE, [bad, bad], [bad], MACHINE)
+    assert [each.text for each in found.causes] == [text]
+
+
+@pytest.mark.parametrize(
+    ("used", "more", "limit"),
+    [
+        (0.9, 0.9, True),
+        (0.89, 0.89, False),
+        (1.09, 1.09, True),
+        (1.11, 1.11, False),
+        (1.8, 1.8, True),
+        (1.79, 1.79, False),
+        (0.4, 0.4, False),
+        # A twentieth more at a higher load is no more.
+        (1.0, 1.05, True),
+        (1.0, 1.06, False),
+    ],
+)
+def test_a_server_is_out_of_cpu_at_a_whole_number_of_cores_that_it_never_leaves(
+    used: float, more: float, *, limit: bool
+) -> None:
+    bad, beyond = (replace(BAD, figures=figures(server__cpu_cores=each)) for each in (used, more))
+    found = what_broke(SUITE, [bad], [bad, beyond], MACHINE).causes
+    assert [each.text for each in found] == (
+        [f"CPU: it uses {used:.2f} cores there, and no more at any higher load"] if limit else []
+    )
+
+
+def test_nothing_is_said_of_a_machine_that_is_not_known() -> None:
+    unknown = MACHINE.model_copy(update={"cpus": None, "memory": None})
+    bad = replace(BAD, machine={"busy_cores": 9.0}, figures=figures(server__memory_bytes=1e15, server__cpu_cores=0.21))
+    assert what_broke(SUITE, [bad], [bad], unknown).causes == []
+    full = replace(
+        bad, machine={"busy_cores": 1.89}, figures=figures(server__memory_bytes=972e6, server__cpu_cores=0.2)
+    )
+    assert what_broke(SUITE, [full], [full], MACHINE).causes == [], "just below both"
+
+
+def test_medians_are_of_trials_with_a_result_and_the_figure() -> None:
+    made = [replace(GOOD, figures={"a": value}) for value in (1.0, 5.0, 2.0)]
+    assert medians([*made, replace(made[1], outcome="invalid"), GOOD], ("a", "b")) == {"a": 2.0}
