@@ -78,8 +78,6 @@ pub enum Windows {
     Together,
     /// In any way: processes of one run, which may begin one after another.
     OfOneRun,
-    /// The same, where each ends as it has sent its number of requests.
-    OfOneCount,
 }
 
 /// Makes one record of several. Its window is the union of theirs, and a rate is over the union.
@@ -100,7 +98,7 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
     {
         return Err(MergeError::Twice { number, of });
     }
-    let mut all = Summary { schema_version: SCHEMA_VERSION, valid: true, ..Summary::default() };
+    let mut all = Summary { schema_version: SCHEMA_VERSION, valid: true, counted: true, ..Summary::default() };
     let (window, elapsed_s) = union(records, windows)?;
     (all.window, all.elapsed_s) = (window, elapsed_s);
     for (record, number) in records.iter().zip(1_usize..) {
@@ -120,7 +118,7 @@ pub fn merge(records: &[Summary], windows: Windows) -> Result<Summary, MergeErro
     let all_open = records.iter().all(|record| record.intended_rate.is_some());
     all.intended_rate = all_open.then(|| records.iter().filter_map(|record| record.intended_rate).sum());
     all.failed_ratio = all.requests.failed_ratio();
-    all.available_ratio = available_ratio(records, &all, windows);
+    all.available_ratio = available_ratio(records, &all);
     let cpu_us = all.generator.cpu_cores * all.elapsed_s * 1e6;
     all.generator.cpu_us_per_request = cpu_us / all.requests.completed.max(1) as f64;
     add_times(&mut all, records)?;
@@ -188,14 +186,14 @@ fn alike(records: &[Summary]) -> Option<Warning> {
     })
 }
 
-/// Outside its own window a generator offered nothing: its connections were not available. A
-/// process that has sent its number of requests has nothing more to do, unless its connection was
-/// given up.
-fn available_ratio(records: &[Summary], all: &Summary, windows: Windows) -> f64 {
+/// Outside its own window a generator offered nothing: its connections were not available. After a
+/// number of requests has ended it, they have nothing more to do, except those that were given up.
+fn available_ratio(records: &[Summary], all: &Summary) -> f64 {
     let time = |record: &Summary| {
-        let is_done = windows == Windows::OfOneCount && record.connections.failed == 0 && record.elapsed_s > 0.0;
+        let is_done = record.counted && record.interrupted.is_none() && record.elapsed_s > 0.0;
         let after_s = if is_done { all.window.closed_unix_s - record.window.closed_unix_s } else { 0.0 };
-        (record.available_ratio * record.elapsed_s + after_s) * record.connections.requested as f64
+        let kept = record.connections.requested.saturating_sub(record.connections.failed);
+        record.available_ratio * record.elapsed_s * record.connections.requested as f64 + after_s * kept as f64
     };
     let whole = all.connections.requested as f64 * all.elapsed_s;
     // A wall clock's digits may add up to more than the whole.
@@ -222,6 +220,7 @@ fn add_counts(all: &mut Summary, record: &Summary) {
         }
     }
     all.interrupted = all.interrupted.take().or_else(|| record.interrupted.clone());
+    all.counted &= record.counted;
     all.requests.add(&record.requests);
     all.errors.add(&record.errors);
     all.warm_up.requests.add(&record.warm_up.requests);

@@ -52,6 +52,9 @@ pub struct Summary {
     /// The signal that ended the run early.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<String>,
+    /// Whether a number of requests ended the run (`-n`, `--each`), and not a duration.
+    #[serde(default)]
+    pub counted: bool,
     /// The window's length.
     pub elapsed_s: f64,
     /// When the window opened and closed, on the wall clock.

@@ -56,6 +56,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.seeds = vec![config.seed];
     summary.targets = config.targets.iter().map(ToString::to_string).collect();
     summary.tls_handshakes = outcome.report.handshakes;
+    summary.counted = config.stop_condition.is_count();
     summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
     let cores = |cpu: Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }

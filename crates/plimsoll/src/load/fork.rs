@@ -69,8 +69,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let interrupted = listen(&mut generators, &signals, announce);
     reap(generators.len());
     let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
-    let windows = if config.stop_condition.is_count() { Windows::OfOneCount } else { Windows::OfOneRun };
-    let mut summary = merge(&records, windows)?;
+    let mut summary = merge(&records, Windows::OfOneRun)?;
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
     warnings::judge_together(&mut summary, config);

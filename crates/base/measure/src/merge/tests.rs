@@ -144,16 +144,29 @@ fn windows_with_time_between_them_are_refused_unless_of_one_run() {
 }
 
 #[test]
-fn a_process_that_has_done_its_part_of_a_run_is_available_and_one_that_gave_up_is_not() {
-    let one = tally(&[5_000], &[]);
-    let mut records = [record_of(&one, 100.0, WINDOW), record_of(&one, 100.0, WINDOW / 2)];
-    let ratio = |records: &[Summary], windows| merge(records, windows).expect("they merge").available_ratio;
-    assert!((ratio(&records, Windows::OfOneCount) - 1.0).abs() < 1e-9);
-    for others in [Windows::Together, Windows::OfOneRun] {
-        assert!((ratio(&records, others) - 0.75).abs() < 1e-9, "{others:?}");
-    }
-    records[1].connections.failed = 1;
-    assert!((ratio(&records, Windows::OfOneCount) - 0.75).abs() < 1e-9);
+fn connections_that_have_done_their_part_of_a_count_are_available_and_those_that_were_given_up_are_not() {
+    let [one, other] = [5_000, 5_001].map(|response| tally(&[response], &[]));
+    // The second ends when half of the first's window is over. Each has four connections.
+    let mut records = [record_of(&one, 100.0, WINDOW), record_of(&other, 100.0, WINDOW / 2)];
+    records.iter_mut().for_each(|record| record.connections.requested = 4);
+    let expect = |records: &[Summary], ratio: f64| {
+        for windows in [Windows::Together, Windows::OfOneRun] {
+            let merged = merge(records, windows).expect("they merge");
+            assert!((merged.available_ratio - ratio).abs() < 1e-9, "{windows:?}: {}", merged.available_ratio);
+            assert_eq!(merged.counted, records.iter().all(|record| record.counted), "{windows:?}");
+        }
+    };
+    expect(&records, 0.75);
+    records[0].counted = true;
+    expect(&records, 0.75);
+    records[1].counted = true;
+    expect(&records, 1.0);
+    // Given up at once, and never of use.
+    (records[1].connections.failed, records[1].available_ratio) = (1, 0.75);
+    expect(&records, 0.875);
+    (records[1].connections.failed, records[1].available_ratio) = (0, 1.0);
+    records[1].interrupted = Some("terminate".to_owned());
+    expect(&records, 0.75);
 }
 
 #[test]
