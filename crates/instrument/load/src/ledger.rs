@@ -33,8 +33,9 @@ pub(crate) struct Ledger {
     /// Connections that are wanted and cannot be used, and since when that number has been so.
     unusable: u64,
     unusable_since: u64,
-    /// When the window closed.
+    /// When the window closed, and how many connections were unusable then.
     ended_at: u64,
+    unusable_at_end: u64,
     /// When the last request of the window was begun.
     last_begun: u64,
     /// Requests of a count that have ended and were not told yet, and when the last of all did.
@@ -77,6 +78,8 @@ pub(crate) struct Books {
     pub(crate) sequences: Vec<Sequence>,
     pub(crate) ended_at: u64,
     pub(crate) last_begun: u64,
+    /// Connections that were wanted and could not be used at `ended_at`.
+    pub(crate) unusable: u64,
 }
 
 impl Ledger {
@@ -102,6 +105,7 @@ impl Ledger {
             unusable: if config.opening.reconnect { 0 } else { connections as u64 },
             unusable_since: 0,
             ended_at: 0,
+            unusable_at_end: 0,
             last_begun: 0,
             untold: 0,
             last_end: 0,
@@ -169,6 +173,7 @@ impl Ledger {
         self.window = std::mem::take(&mut self.tally);
         self.phase = Phase::Drain;
         self.ended_at = at;
+        self.unusable_at_end = self.unusable;
     }
 
     /// What was counted, at the end of the run.
@@ -181,6 +186,7 @@ impl Ledger {
             sequences: self.recorder.sequences,
             ended_at: self.ended_at,
             last_begun: self.last_begun,
+            unusable: self.unusable_at_end,
         }
     }
 

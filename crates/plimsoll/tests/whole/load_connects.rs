@@ -6,7 +6,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::peer::{Run, command, load, outcome};
+use crate::support::peer::{Run, command, delayed, load, outcome};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -61,6 +61,25 @@ fn connections_that_nobody_answers_are_given_up_after_three_attempts() {
         assert_eq!(failures(&run), [6, 0, 2], "{engine}: {}", run.summary());
         assert!(run.summary()["warnings"].to_string().contains("ETIMEDOUT"), "{engine}: {}", run.summary());
     }
+}
+
+#[test]
+fn a_connection_that_is_given_up_is_unavailable_to_the_end_of_the_window() {
+    std::thread::scope(|scope| {
+        for engine in ["epoll -t 1", "epoll -t 2", "uring -t 2", "threads", "fork"] {
+            for count in ["-n 4", "--each 4"] {
+                scope.spawn(move || {
+                    // It is given up long before the other has its answers.
+                    let slow = delayed(|_| Duration::from_millis(500));
+                    let run = load(slow, &format!("{} -c 2 {count} --engine {engine}", refusing()));
+                    let told = format!("{engine} {count}: {}", run.summary());
+                    assert_eq!((run.count("connections.established"), run.count("connections.failed")), (1, 1), "{told}");
+                    assert!(run.figure("available_ratio") < 0.501, "{told}");
+                    assert!(run.warnings().contains(&"connections_unavailable"), "{told}");
+                });
+            }
+        }
+    });
 }
 
 #[test]

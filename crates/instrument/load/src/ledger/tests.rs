@@ -172,7 +172,8 @@ fn unavailable_time_is_that_of_wanted_connections_within_the_window() {
     ledger.unusable(190);
     ledger.close(200, std::iter::empty());
     ledger.unusable(300);
-    assert_eq!(ledger.finish().connections.unavailable_ns, 30 + 10 + 10);
+    let books = ledger.finish();
+    assert_eq!((books.connections.unavailable_ns, books.unusable), (30 + 10 + 10, 1));
 }
 
 #[test]

@@ -337,6 +337,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             let Some(books) = part.books else { continue };
             outcome.window.add(&books.window);
             outcome.connections.add(&books.connections);
+            // A loop ends before the window where it has given up all that it had to do.
+            let after = closed.saturating_sub(books.ended_at.max(opened));
+            outcome.connections.unavailable_ns += after * books.unusable;
             outcome.sequences.extend(books.sequences);
             if let Some(warm_up) = books.warm_up {
                 outcome.warm_up.add(&warm_up);
