@@ -91,6 +91,11 @@ impl Config {
         ((self.part.number + connection) / self.targets.len()) as u64
     }
 
+    /// How many connections go to a target, with those of the parts before this one.
+    pub(crate) fn connections_to(&self, target: usize) -> u64 {
+        (self.part.number + self.connections).saturating_sub(target).div_ceil(self.targets.len()) as u64
+    }
+
     /// Whether no connection is closed before the last has done what it had to do: behind a barrier
     /// all are up together, for the server too, which may accept the last of them when the
     /// first has long been answered. An open loop ends by itself, connection by connection.

@@ -81,7 +81,7 @@ pub struct Complaint {
 pub struct RequestContext {
     /// The target's place in the configuration.
     pub target: usize,
-    /// The request's number among those of its event loop, or thread, to this target.
+    /// The request's number, by which the protocol chooses among what it may ask the target for.
     pub sequence: u64,
     /// A random number.
     pub random: u64,

@@ -350,18 +350,26 @@ fn each_server_gets_the_requests_for_it() {
 
 #[test]
 fn each_server_gets_all_of_its_urls_however_few_requests_a_connection_sends() {
-    for engine in ["epoll -t 1", "epoll -t 2", "uring -t 1", "threads", "fork"] {
+    let paths = |heads: &Mutex<Vec<String>>| {
+        let mut paths: Vec<String> = heads.lock().expect("no test thread panics").clone();
+        paths.iter_mut().for_each(|head| head.truncate("GET /x".len()));
+        paths.sort();
+        paths
+    };
+    for engine in ["epoll -t 1", "epoll -t 2", "epoll -t 4", "uring -t 4", "threads", "fork"] {
         let servers = [listening(EMPTY), listening(EMPTY)];
         let [one, other] = [servers[0].0, servers[1].0];
         let urls = format!("http://{one}/y http://{other}/x http://{other}/y");
         let run = fetch(one, &format!("{urls} --each 1 -c 4 --engine {engine}"));
         assert_eq!(run.count("requests.completed"), 4, "{engine} {}", run.stderr);
         for (_, heads) in servers {
-            let mut paths: Vec<String> = heads.lock().expect("no test thread panics").clone();
-            paths.iter_mut().for_each(|head| head.truncate("GET /x".len()));
-            paths.sort();
-            assert_eq!(paths, ["GET /x", "GET /y"], "{engine}: two connections go to each server");
+            assert_eq!(paths(&heads), ["GET /x", "GET /y"], "{engine}: two connections go to each server");
         }
+        let (server, heads) = listening(EMPTY);
+        let urls = format!("http://{server}/y http://{server}/z http://{server}/u");
+        let run = fetch(server, &format!("{urls} --each 1 -c 4 --engine {engine}"));
+        assert_eq!(run.count("requests.completed"), 4, "{engine} {}", run.stderr);
+        assert_eq!(paths(&heads), ["GET /u", "GET /x", "GET /y", "GET /z"], "{engine}");
     }
 }
 

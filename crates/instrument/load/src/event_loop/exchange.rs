@@ -35,10 +35,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     pub(super) fn send(&mut self, key: Key, now: u64) -> Result<(), Cause> {
         let random = self.random.next_u64();
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
-        let target = self.shared.config.target(connection.number as usize);
-        let sequence = &mut self.sequences[target];
-        let context = RequestContext { target, sequence: *sequence, random };
-        *sequence += 1;
+        let (config, number) = (&self.shared.config, connection.number as usize);
+        let target = config.target(number);
+        let next = &mut self.sequences[target];
+        let sequence = if connection.begun == 1 { config.first_request(number) } else { *next };
+        *next += u64::from(connection.begun > 1);
+        let context = RequestContext { target, sequence, random };
         connection.exchange = self.shared.protocol.begin(&mut connection.session, context, connection.written);
         connection.state = State::Busy;
         connection.sent = now;

@@ -106,8 +106,8 @@ struct Connection<P: Protocol, S: Sockets> {
     /// When the next request of a connection that was lost before it is due: losing an idle
     /// connection shortens no pause.
     resumes_at: Option<u64>,
-    /// Whether a request was ever begun on it.
-    begun: bool,
+    /// Requests begun on it.
+    begun: u32,
     /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     left: u64,
     session: P::Session,
@@ -162,7 +162,7 @@ struct EventLoop<P: Protocol, S: Sockets> {
     pending: usize,
     /// Connects made.
     connects: usize,
-    /// The number of the next request to each target.
+    /// The number of the next request to each target, but for the first one of a connection.
     sequences: Vec<u64>,
     gate_passed: bool,
     /// Whether the window is being closed.
@@ -213,7 +213,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             share,
             pending: 0,
             connects: 0,
-            sequences: vec![config.first_request(0) + number as u64; config.targets.len()],
+            sequences: (0..config.targets.len()).map(|to| config.connections_to(to) + number as u64).collect(),
             gate_passed: false,
             closing: false,
             usage_at_open: Usage::default(),

@@ -38,7 +38,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 sent: 0,
                 written: 0,
                 resumes_at: None,
-                begun: false,
+                begun: 0,
                 left: self.shared.first_claim(number),
                 session: P::Session::default(),
                 exchange: P::Exchange::default(),

@@ -76,7 +76,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if let Some(due) = self.slab.get_mut(key).and_then(|connection| connection.resumes_at.take()) {
             return self.schedule(key, due);
         }
-        let begun = self.slab.get(key).is_some_and(|connection| connection.begun);
+        let begun = self.slab.get(key).is_some_and(|connection| connection.begun > 0);
         match self.shared.config.pace {
             // It has lost a request: phases are of the first request alone, and pauses are whole.
             Pace::Closed { think, .. } if begun => {
@@ -158,7 +158,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         connection.intended = intended;
         connection.counted = true;
-        connection.begun = true;
+        connection.begun = connection.begun.saturating_add(1);
         let connected = connection.socket.is_some();
         connection.request_pending = !connected;
         self.ledger.begun(now);
