@@ -15,23 +15,37 @@ pub(crate) fn resolve(text: &str) -> io::Result<Vec<SocketAddr>> {
         }
         _ => text.to_socket_addrs()?.collect(),
     };
+    usable(found)
+}
+
+/// Those of the addresses that can be used: a link-local address without its interface cannot. A
+/// name may have others too.
+fn usable(found: Vec<SocketAddr>) -> io::Result<Vec<SocketAddr>> {
     let lacks_interface = |address: &SocketAddr| match address {
         SocketAddr::V6(address) => address.ip().is_unicast_link_local() && address.scope_id() == 0,
         SocketAddr::V4(_) => false,
     };
-    match found.iter().find(|address| lacks_interface(address)) {
+    let (unusable, usable): (Vec<SocketAddr>, Vec<SocketAddr>) = found.into_iter().partition(lacks_interface);
+    match unusable.first().filter(|_| usable.is_empty()) {
         Some(address) => {
             let (host, port) = (address.ip(), address.port());
             let why = format!("an address of one link alone goes with its interface, such as [{host}%eth0]:{port}");
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         }
-        None => Ok(found),
+        None => Ok(usable),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_one_link_without_its_interface_is_left_out_where_the_name_has_others() {
+        let [local, other] = ["[fe80::1]:80", "192.0.2.1:80"].map(|text| text.parse().expect("it is an address"));
+        assert_eq!(usable(vec![local, other]).expect("one can be used"), [other]);
+        assert!(usable(vec![local]).is_err());
+    }
 
     #[test]
     fn an_address_of_one_link_goes_with_its_interface_by_name_or_by_number() {
