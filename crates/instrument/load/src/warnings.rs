@@ -104,14 +104,17 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
 }
 
 /// Judges processes that carried one load, each of which was judged alone: they may have used every
-/// CPU together, and have few samples or enough.
+/// CPU together, and have few samples or enough. A connection that was given up early had no time
+/// in which its own process could miss it.
 pub fn judge_together(summary: &mut Summary, config: &Config) {
+    summary.warnings.retain(|warning| ![FEW_SAMPLES, UNAVAILABLE].contains(&warning.code.as_str()));
     let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
     if let Some(warning) = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told) {
         summary.valid = false;
         summary.warnings.push(warning);
     }
-    summary.warnings.extend(few_samples(summary));
+    let anew = [unavailability(summary), few_samples(summary)];
+    summary.warnings.extend(anew.into_iter().flatten());
 }
 
 /// CPUs that the generator's threads may be on.
@@ -122,6 +125,8 @@ fn usable_cpus(config: &Config) -> usize {
 }
 
 const SATURATED: &str = "generator_saturated";
+const UNAVAILABLE: &str = "connections_unavailable";
+const FEW_SAMPLES: &str = "few_samples";
 
 /// The busiest loop, or all threads together where each connection has one, had no time left: both
 /// in cores, and without what went into polling in vain.
@@ -216,7 +221,7 @@ fn unavailability(summary: &Summary) -> Option<Warning> {
     let lost = connections.reopened + connections.failed + summary.errors.connect > 0;
     (lost && summary.available_ratio < AVAILABLE_NOTICED).then(|| {
         warning(
-            "connections_unavailable",
+            UNAVAILABLE,
             format!(
                 "connections could be used for {} of the time: a closed loop asked for nothing meanwhile, and \
                  requests that were never sent are in no failed_ratio",
@@ -343,7 +348,7 @@ fn few_samples(summary: &Summary) -> Option<Warning> {
     let count = summary.response_time_us.count;
     (count > 0 && count < 100 * SAMPLES_BEYOND).then(|| {
         warning(
-            "few_samples",
+            FEW_SAMPLES,
             format!("the 99th percentile rests on the slowest {} of {count} requests", count.div_ceil(100)),
             "measure for longer (--duration), or over more requests, before believing a tail",
         )

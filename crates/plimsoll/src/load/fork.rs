@@ -271,11 +271,10 @@ fn record((generator, number): (&ForkedGenerator, usize)) -> anyhow::Result<Summ
     serde_json::from_str(line).with_context(|| format!("the result of process {number} cannot be read"))
 }
 
-/// What several processes have to say is said once. How few requests each one made says nothing of
-/// them all, of which it is judged anew.
+/// What several processes have to say is said once.
 fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
     let mut once: Vec<Warning> = Vec::new();
-    for warning in warnings.iter().filter(|warning| warning.code != "few_samples") {
+    for warning in warnings {
         if once.iter().any(|known| known.code == warning.code) {
             continue;
         }

@@ -67,12 +67,12 @@ fn connections_that_nobody_answers_are_given_up_after_three_attempts() {
 fn a_connection_that_is_given_up_is_unavailable_to_the_end_of_the_window() {
     std::thread::scope(|scope| {
         for engine in ["epoll -t 1", "epoll -t 2", "uring -t 2", "threads", "fork"] {
-            for count in ["-n 4", "--each 4"] {
+            for end in ["-n 4", "--each 4", "-d 500ms --connect-rate 1"] {
                 scope.spawn(move || {
-                    // It is given up long before the other has its answers.
+                    // It is given up before the other is up, or long before that has its answers.
                     let slow = delayed(|_| Duration::from_millis(500));
-                    let run = load(slow, &format!("{} -c 2 {count} --engine {engine}", refusing()));
-                    let told = format!("{engine} {count}: {}", run.summary());
+                    let run = load(refusing(), &format!("{slow} -c 2 {end} --engine {engine}"));
+                    let told = format!("{engine} {end}: {}", run.summary());
                     assert_eq!((run.count("connections.established"), run.count("connections.failed")), (1, 1), "{told}");
                     assert!(run.figure("available_ratio") < 0.501, "{told}");
                     assert!(run.warnings().contains(&"connections_unavailable"), "{told}");
