@@ -77,7 +77,8 @@ pub(super) struct Common {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     workers: Option<u16>,
-    /// CPUs to keep event loops on, in turn, such as 0,2-3 [default: the scheduler chooses].
+    /// CPUs to keep event loops, threads or processes on, in turn, such as 0,2-3 [default: the
+    /// scheduler chooses].
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuList>,
     /// How long after the connections are up the window opens. What happens before is not measured.
