@@ -73,7 +73,11 @@ fn a_connection_that_is_given_up_is_unavailable_to_the_end_of_the_window() {
                     let slow = delayed(|_| Duration::from_millis(500));
                     let run = load(refusing(), &format!("{slow} -c 2 {end} --engine {engine}"));
                     let told = format!("{engine} {end}: {}", run.summary());
-                    assert_eq!((run.count("connections.established"), run.count("connections.failed")), (1, 1), "{told}");
+                    assert_eq!(
+                        (run.count("connections.established"), run.count("connections.failed")),
+                        (1, 1),
+                        "{told}"
+                    );
                     assert!(run.figure("available_ratio") < 0.501, "{told}");
                     assert!(run.warnings().contains(&"connections_unavailable"), "{told}");
                 });

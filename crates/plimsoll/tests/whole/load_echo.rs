@@ -304,6 +304,7 @@ fn what_makes_no_sense_is_refused_with_the_way_out() {
         (target, "--start-at 5", "that instant has passed"),
         (target, "--start-at 1763800000250", "more than a year ahead"),
         (target, "--start-at=-1", "no instant"),
+        (target, "-c 2 --engine fork --connect-rate 0.00000000000000000001", "opened in more than a year"),
         ("nohost.invalid:7", "", "write ADDR:PORT"),
         ("127.0.0.1", "", "write ADDR:PORT"),
         ("127.0.0.1:0", "", "nothing listens on port 0"),

@@ -35,6 +35,15 @@ impl Common {
                 "--connect-rate 0: no connection would ever be opened; leave it out, or give a rate such as 1k",
             );
         }
+        if let Some(rate) = self.connect_rate
+            && (self.connections - 1) as f64 / rate > FURTHEST_START.as_secs_f64()
+        {
+            return usage(format!(
+                "--connect-rate {rate}: the last of {} connections would be opened in more than a year; give a rate \
+                 such as 1k",
+                self.connections
+            ));
+        }
         // Not left to clap: beside a flag that excludes --barrier it would not require it. The same
         // goes for --each.
         if self.await_start && !self.barrier {
