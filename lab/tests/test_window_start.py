@@ -104,6 +104,9 @@ SUITE = cast("Suite", SimpleNamespace(run=RunSettings()))
         ({"each": 3}, "start"),
         ({"requests": 3, "reconnect": True}, "start"),
         ({"each": 3, "barrier": True}, "begin"),
+        # Connections are accepted before its window opens: what that costs is not of the window.
+        ({"requests": 3, "rate": 10}, "never"),
+        ({"each": 3, "rate": 10, "barrier": False}, "never"),
         ({"duration": "2s"}, "begin"),
         # Its window opens after its connections are up, and it does not wait for others.
         ({"duration": "2s", "barrier": False}, "never"),

@@ -173,14 +173,16 @@ def may_wait(load: Settings) -> bool:
 
 
 def idle_until(load: Settings, suite: Suite) -> IdleUntil:
-    """Until when a generator leaves the server idle before its window: a count has its window from
-    the first connect on, and one that waits for others from the instant at which all begin.
+    """Until when a generator leaves the server idle before its window: a count in a closed loop has
+    its window from the first connect on, and one that waits for others from the instant at which
+    all begin.
     """
     if suite.run.warm_up:
         return "never"
     if may_wait(load):
         return "begin"
-    return "never" if "duration" in load else "start"
+    # At a rate the window of a count opens once its connections are up, too.
+    return "start" if {"duration", "rate"}.isdisjoint(load) else "never"
 
 
 def run_loads(
