@@ -86,6 +86,21 @@ def test_a_process_that_has_gone_by_the_end_is_listed_as_it_was_seen_last(monkey
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(2, 0.75), (1, 0.5), (3, 0.25)]
 
 
+def test_what_processes_used_until_the_opening_was_heard_of_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's cost has it, where it is read before the window opens."""
+    reading = SimpleNamespace(
+        server=Usage(cpu_s=0.0, memory_bytes=None), at_s=0.0, at_unix_s=0.0, machine=None, others={}
+    )
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: reading)
+    window, host = Window(lists_processes=True), cast("Host", None)
+    server = Forking({1: 5.0}, {1: 6.0})
+    window.foresee(host, server, {})
+    window.begin(host, server, {}, 0.0)
+    window.end(host, server, {}, 1.0)
+    window.length_s = 1.0
+    assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(1, 1.0)]
+
+
 def test_a_copy_of_a_run_beside_it_is_another_run(tmp_path: Path) -> None:
     stored_run(tmp_path / "0001", repeat=2)
     timelines = tmp_path / "0001" / "timelines"

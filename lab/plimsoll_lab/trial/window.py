@@ -77,6 +77,7 @@ class Window:
     def foresee(self, host: Host, server: Process, others: Mapping[str, Process]) -> None:
         """It will open, and no part has anything to do until then."""
         self.before = read_usage(host, server, others, thorough=True)
+        self.processes_first = self._list(server)
 
     def begin(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It opened at this moment."""
@@ -86,10 +87,10 @@ class Window:
         self.first, self.others_first = reading.server, reading.others
         if self.before is None:
             self.lag_s += late_s
+            self.processes_first = self._list(server)
         else:
             self.first, self.others_first = self.before.server, self.before.others
             self._opened_earlier(late_s)
-        self.processes_first = self._list(server)
         self.opened_unix_s = unix_s
         self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
 
