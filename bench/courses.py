@@ -42,7 +42,7 @@ def courses_of(run: str) -> dict[str, Any]:
     ]
     by_connections = []
     for level, _, trial in typical_trials(record, trials):
-        steps = read_by_connections(folder.path, trial.number)
+        steps = read_by_connections(folder.path, trial)
         if steps:
             up, took = _text(each.connections for each in steps), _text(each.response_time_us for each in steps)
             by_connections.append({"point": level, "connections": up, "response_time_us": took})

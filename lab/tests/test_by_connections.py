@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.by_connections import climbs
 from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.experiment.run import with_growth
 from plimsoll_lab.report.by_connections import climb_charts
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import CutRecord, MeasuredLoadRecord
 from plimsoll_lab.store.timelines import write_timelines
+from plimsoll_lab.suite.figures import LAST_OVER_LINE
 
 HEAD = "time,connection,request,bytes,response_time_us,phase,outcome\n"
 
@@ -48,6 +53,25 @@ def test_the_page_draws_response_times_by_the_connections_up(tmp_path: Path) -> 
     page = render_page(folder, summarise_run(folder))
     assert 'data-chart="by-connections-0"' in page
     assert "Response time by connections" in page
+
+
+def test_the_last_connections_over_a_line_are_a_figure_of_undisturbed_trials_alone(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "runs" / "0001", 40)
+    trial = folder.read_trials()[0]
+    assert with_growth(folder, trial).figures[LAST_OVER_LINE] == pytest.approx(1.0, rel=0.01)
+    moments = CutRecord(
+        moments=1,
+        share=0.01,
+        requests=10,
+        touched=0,
+        completed_rate=1.0,
+        bounds={},
+        estimates={},
+        doubted=[],
+    )
+    late: MeasuredLoadRecord = {"summary": {"doubted": ["response_time_us.mean"]}}
+    for spoilt in (replace(trial, cut=moments), replace(trial, load=late)):
+        assert LAST_OVER_LINE not in with_growth(folder, spoilt).figures
 
 
 def test_where_all_requests_began_with_one_number_of_connections_nothing_is_drawn(tmp_path: Path) -> None:

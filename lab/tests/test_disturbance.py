@@ -152,6 +152,8 @@ def test_a_generator_without_a_log_leaves_its_rate_where_little_was_cut() -> Non
         ("role.saturator.establishment_time_us.mean", False, False),
         ("tcpbenchmark.connect_time_s.average", False, False),
         ("tcpbenchmark.send_recv_time_s.max", False, False),
+        ("tcpbenchmark.times_over_elapsed", False, False),
+        ("response_time_with_last_connections", False, False),
         ("client.h2.completed_rate", True, False),
         ("client.h2.requests.completed", True, True),
         ("tcpbenchmark.success", True, True),

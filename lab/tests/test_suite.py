@@ -126,6 +126,14 @@ REFUSALS = {
         GOOD + '[expect]\n"load.statuses.404" = "== 0"\n',
         "only HTTP has statuses",
     ),
+    "an expectation of what is computed after the trial": (
+        GOOD + '[expect]\nresponse_time_with_last_connections = "< 2"\n',
+        "[expect] response_time_with_last_connections: it is computed after the trial",
+    ),
+    "a search for what it cannot compute": (
+        SEARCH.replace('"response_time.p99" = "<50ms"', 'response_time_with_last_connections = "<200%"'),
+        "[limits] response_time_with_last_connections: a search keeps no requests",
+    ),
     "limit's operator": (GOOD + '[limits]\n"response_time.p99" = "5ms"\n', "is not a limit; write an operator"),
     "command without ready": (GOOD.replace('protocol = "echo"\n[load]', 'command = ["x"]\n[load]'), "ready"),
     "command as a text": (

@@ -108,12 +108,24 @@ def test_response_times_are_told_by_the_connections_up(tmp_path: Path) -> None:
     first = [(10.0 + number, number, 1, 1e5 * (number + 1)) for number in range(40)]
     log(tmp_path / "records", [*first, *((100.0, number, 2, 1e5) for number in range(40))])
     timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
-    steps = timelines.read_by_connections(tmp_path, 3)
+    steps = timelines.read_by_connections(tmp_path, TRIAL)
     assert len(steps) == timelines.STEPS
     assert (steps[0].requests, steps[0].connections) == (2, 1.5)
     assert sum(each.requests for each in steps) == 80
     assert [each.connections for each in steps] == sorted(each.connections for each in steps)
-    assert timelines.read_by_connections(tmp_path, 4) == []
+    assert timelines.read_by_connections(tmp_path, replace(TRIAL, number=4)) == []
+
+
+def test_requests_that_are_not_measured_are_not_among_those(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    log(records, [(11.0, 1, 1, 1e5), (12.0, 2, 1, 1e5)])
+    other = (records / "load.request_log.csv").read_text().replace("100000.0", "900000.0")
+    (records / "saturator.request_log.csv").write_text(other)
+    beside = replace(TRIAL, roles=({"name": "saturator", "measured": False}, {"name": "second", "kind": "server"}))
+    timelines.write_timelines(tmp_path, records, beside)
+    assert [each.response_time_us for each in timelines.read_by_connections(tmp_path, beside)] == [1e5]
+    told = timelines.read_by_connections(tmp_path, replace(beside, roles=()))
+    assert sum(each.requests for each in told) == 4
 
 
 def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def climbs(run: RunRecord, path: Path, trials: Sequence[TrialRecord]) -> Climbs:
     """Of each point with a log; none where fewer than two numbers of connections were ever up."""
     found: dict[str, list[Climb]] = {}
     for level, contender, trial in typical_trials(run, trials):
-        steps = read_by_connections(path, trial.number)
+        steps = read_by_connections(path, trial)
         if len(steps) > 1:
             found.setdefault(level, []).append(Climb(contender=contender, steps=steps))
     return found

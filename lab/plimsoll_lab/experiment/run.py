@@ -20,7 +20,7 @@ from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError, NoHost
 from plimsoll_lab.stats.growth import last_over_line
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Attempt, Json, TrialRecord
+from plimsoll_lab.store.records import Attempt, Json, TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import (
     EnvironmentRecord,
     FamilyRecord,
@@ -39,6 +39,7 @@ from plimsoll_lab.suite.figures import CAPACITY, LAST_OVER_LINE, capacity_figure
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point
 from plimsoll_lab.trial.calibration import calibrate, refuse_far_off
+from plimsoll_lab.trial.disturbance import is_told
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
 from plimsoll_lab.trial.retry import has_lost_a_host, passing_cause, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, open_testbeds
@@ -52,6 +53,8 @@ LEAST_FAILURES = 3
 """Failures that end a run of one point: what passes may spoil two trials in a row."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
+MEAN = "response_time_us.mean"
+"""The figure whose requests the growth with the connections is of."""
 
 
 def begin(folder: RunFolder, plan: Plan, request: RunRequest, binary: str, metering: str) -> RunRecord:
@@ -259,14 +262,18 @@ def _measure(
     outputs = Outputs(captures=captures, records=records, notify=events.publish)
     trial = run_trial(testbed, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
-    trial = _with_growth(folder, trial)
+    trial = with_growth(folder, trial)
     folder.write_trial(trial)
     return trial
 
 
-def _with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
-    """The figure that is told of the table of requests."""
-    steps = read_by_connections(folder.path, trial.number)
+def with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
+    """The figure that is told of the table of requests, where its response times are the
+    server's: neither of moments that the emulator disturbed, nor by half of a late generator.
+    """
+    if not is_told(LAST_OVER_LINE, trial.cut, ()) or MEAN in untold_figures(trial):
+        return trial
+    steps = read_by_connections(folder.path, trial)
     ratio = last_over_line([(each.connections, each.response_time_us) for each in steps])
     return trial if ratio is None else replace(trial, figures={**trial.figures, LAST_OVER_LINE: ratio})
 

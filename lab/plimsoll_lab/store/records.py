@@ -232,6 +232,8 @@ class RoleRecord(TypedDict, total=False):
     """`load`, `server`, `forward` or `command`."""
     host: str
     """Where it ran."""
+    measured: bool
+    """Of a load, whether its requests are part of the figures."""
     cpu_cores: float | None
     """CPU of its tree over the window, in cores."""
     memory_bytes: int | None

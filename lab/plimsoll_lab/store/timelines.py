@@ -182,25 +182,28 @@ def read_clients(run: Path, trial: int) -> list[Client]:
     ]
 
 
-def read_by_connections(run: Path, trial: int) -> list[Step]:
+def read_by_connections(run: Path, trial: TrialRecord) -> list[Step]:
     """The response times of a trial by the connections up as each request began, in twentieths of
-    the most that ever were; empty where requests were not logged.
+    the most that ever were; empty where requests were not logged. Requests of a generator that is
+    not measured have no part in them.
     """
     import duckdb  # noqa: PLC0415
 
-    path = run / "requests" / f"{trial:0{DIGITS}d}.parquet"
+    path = run / "requests" / f"{trial.number:0{DIGITS}d}.parquet"
     if not path.is_file():
         return []
+    others = [role["name"] for role in trial.roles if not role.get("measured", True)]
     with duckdb.connect() as database:
         database.execute(f"CREATE VIEW log AS SELECT * FROM '{_quoted(path)}'")
         told = {name for name, *_ in database.execute("DESCRIBE log").fetchall()}
-        where = "WHERE phase = 'window' AND outcome = 'ok'" if {"phase", "outcome"} <= told else ""
-        rows = database.execute(_BY_CONNECTIONS.format(steps=STEPS, where=where)).fetchall()
+        where = "AND phase = 'window' AND outcome = 'ok'" if {"phase", "outcome"} <= told else ""
+        rows = database.execute(_BY_CONNECTIONS.format(steps=STEPS, where=where), [others]).fetchall()
     return [Step(connections=up, response_time_us=mean, requests=count) for _, up, mean, count in rows]
 
 
 _BY_CONNECTIONS = """
-WITH kept AS (SELECT CAST(connections_up AS BIGINT) AS up, response_time_us FROM log {where})
+WITH kept AS (SELECT CAST(connections_up AS BIGINT) AS up, response_time_us FROM log
+    WHERE NOT list_contains(CAST($1 AS VARCHAR[]), part) {where})
 SELECT (up - 1) * {steps} // (SELECT max(up) FROM kept) AS step,
     avg(up), avg(response_time_us), count(*)
 FROM kept GROUP BY step ORDER BY step

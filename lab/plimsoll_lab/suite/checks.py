@@ -13,7 +13,7 @@ from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.drawn import check_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import as_number
-from plimsoll_lab.suite.figures import status_figure, suggest
+from plimsoll_lab.suite.figures import LAST_OVER_LINE, status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND
 from plimsoll_lab.suite.placement import check_cpus, check_references, start_order
@@ -117,6 +117,10 @@ def _check_expectations(suite: Suite, point: Point) -> None:
     """Refuse an expression that no trial of a point could meet, for it has no value."""
     over = suite.search.over if suite.search is not None else None
     for each in suite.expectations:
+        if each.figure.removeprefix("load.") == LAST_OVER_LINE:
+            raise SuiteError(
+                f"{suite.source}: [expect] {each.figure}: it is computed after the trial; state it under [limits]"
+            )
         for path in each.paths:
             if path != over and as_number(setting_at(point, path), each.figure) is None:
                 raise SuiteError(

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.errors import SuiteError
-from plimsoll_lab.suite.figures import suggest
+from plimsoll_lab.suite.figures import LAST_OVER_LINE, suggest
 from plimsoll_lab.suite.keys import SEARCH
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings
@@ -72,6 +72,11 @@ def check_search(
         raise SuiteError(
             f"{source}: [search]: no limit; say what the server has to keep, such as "
             "[limits] 'response_time.p99' = '<50ms'"
+        )
+    if any(limit.figure == LAST_OVER_LINE for limit in limits):
+        raise SuiteError(
+            f"{source}: [limits] {LAST_OVER_LINE}: a search keeps no requests, which this figure is computed from; "
+            "leave it out, or state loads in place of [search]"
         )
     if search.over == "load.rate" and "think" in load:
         raise SuiteError(f"{source}: [load] think: a rate has no think time; leave it out, or search over connections")

@@ -19,10 +19,14 @@ from dataclasses import dataclass
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning
+from plimsoll_lab.suite.figures import LAST_OVER_LINE
 
 TIMES = ("response_time_us", "service_time_us", "establishment_time_us", "transmission_time_us")
 """Figures that a moment may have moved; of the first the request log has each request."""
-FURTHER = ("connection_and_transmission_us", "backlog_growth.low", "backlog_growth.high", "server.cpu_cores_min")
+FURTHER = (
+    *("connection_and_transmission_us", "backlog_growth.low", "backlog_growth.high", "server.cpu_cores_min"),
+    *("tcpbenchmark.times_over_elapsed", LAST_OVER_LINE),
+)
 """More of them, each one number."""
 RATES = ("completed_rate", "goodput_bits_per_s", "offered_rate")
 """Figures a second: the cut time leaves their denominator."""
