@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,9 @@ from made_records import point_summary, stored_run
 
 from plimsoll_lab.analysis.distributions import STEPS, distributions, edge_ns
 from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.all_charts import AllCharts, all_charts
+from plimsoll_lab.report.data_files import hgrm_files
 from plimsoll_lab.report.distribution_charts import distribution_charts, shown
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
@@ -140,6 +142,19 @@ def test_trials_that_nothing_can_be_taken_out_of_are_left_out_and_named(folder: 
         "generator was late." in page
     )
     assert "The generator&#39;s own lateness is half or more of max of epoll." in page
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text[:40], lambda text: text[:0] + "!", lambda text: "QUJD" + text])
+def test_a_damaged_histogram_is_named_with_its_trial(folder: RunFolder, spoil: Callable[[str], str]) -> None:
+    """The page and the export ended as a fault of the lab."""
+    trial = folder.read_trials()[1]
+    whole = histogram({1000: 1}).encode().decode()
+    summary = {"histograms": {"response_time_ns": spoil(whole)}}
+    folder.write_trial(replace(trial, load=cast("MeasuredLoadRecord", {"summary": summary})))
+    run, trials = folder.read_run(), folder.read_trials()
+    for make in (lambda: render_page(folder, summarise_run(folder)), lambda: hgrm_files(folder, run, trials)):
+        with pytest.raises(LabError, match="the histogram of trial 2 is damaged"):
+            make()
 
 
 def test_without_histograms_the_page_says_why_there_is_no_distribution(tmp_path: Path, folder: RunFolder) -> None:

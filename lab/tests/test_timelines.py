@@ -5,17 +5,17 @@ request.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+import pytest
 
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.store import timelines
 from plimsoll_lab.store.records import Sample, TrialRecord
-
-if TYPE_CHECKING:
-    import pytest
 
 TRIAL = TrialRecord(
     number=3,
@@ -179,3 +179,20 @@ def test_a_generator_that_answered_nothing_or_was_killed_in_a_line_leaves_whole_
         if kept is not None:
             assert ask(f"SELECT count(*) FROM '{table}'") == [(kept,)]
             assert ask(f"SELECT typeof(time) FROM '{table}'") == [("DOUBLE",)] * kept
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "timelines": lambda run: timelines.read_timeline(run, 3),
+    "requests": lambda run: timelines.read_by_connections(run, TRIAL),
+    "connections": lambda run: timelines.read_clients(run, 3),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_damaged_table_is_named(tmp_path: Path, kind: str) -> None:
+    """A page ended as a fault of the lab."""
+    path = tmp_path / kind / "0003.parquet"
+    path.parent.mkdir()
+    path.write_bytes(b"PAR1 cut off")
+    with pytest.raises(LabError, match=f"{kind}/0003.parquet: is damaged"):
+        READERS[kind](tmp_path)

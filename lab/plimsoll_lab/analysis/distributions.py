@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from plimsoll_lab.store.histograms import decode_kept
 from plimsoll_lab.store.records import TrialRecord, untold_figures
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.settings import Settings
@@ -78,25 +79,25 @@ def of_point(trials: Sequence[TrialRecord]) -> tuple[list[TrialRecord], dict[str
     return clean, {cause: count for cause, count in causes.items() if count}, late
 
 
-def histogram_of(trial: TrialRecord) -> str | None:
-    """The response times of a trial as HdrHistogram encodes them; None where it keeps none."""
+def histogram_of(trial: TrialRecord) -> HdrHistogram | None:
+    """The response times of a trial; None where it keeps none. Raises `LabError` where they are
+    damaged.
+    """
     histograms = (trial.load.get("summary") or {}).get("histograms")
     found = histograms.get(HISTOGRAM) if isinstance(histograms, Mapping) else None
-    return None if found is None else str(found)
+    return None if found is None else decode_kept(str(found), trial.number)
 
 
 def _distribution(point: Settings, trials: Sequence[TrialRecord]) -> Distribution:
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only a report needs it
-
     clean, left_out, late = of_point(trials)
     steps: Counter[int] = Counter()
-    encoded = [found for each in clean if (found := histogram_of(each)) is not None]
-    for each in encoded:
-        steps.update(dict(_steps(HdrHistogram.decode(each))))
+    found = [each for each in map(histogram_of, clean) if each is not None]
+    for each in found:
+        steps.update(dict(_steps(each)))
     return Distribution(
         point=point,
         steps=dict(sorted(steps.items())),
-        trials=len(encoded),
+        trials=len(found),
         valid=sum(each.outcome == "ok" for each in trials),
         left_out=left_out,
         late=late,
@@ -107,7 +108,7 @@ def _steps(histogram: HdrHistogram) -> Iterator[tuple[int, int]]:
     """The requests in each step that has some. The bucket of the histogram in which a step begins,
     a thousandth wide, is the step's.
     """
-    import numpy as np  # noqa: PLC0415 - the same
+    import numpy as np  # noqa: PLC0415 - only a report needs it
 
     # The library's own iterator takes 50 ms for a trial, as it makes an object of every bucket.
     counts = np.ctypeslib.as_array(histogram.counts)

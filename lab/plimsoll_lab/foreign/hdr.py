@@ -6,17 +6,16 @@ github.com/HdrHistogram/HdrHistogram. Neither says what unit its values have.
 
 from __future__ import annotations
 
-import binascii
 import itertools
 import math
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.foreign.result import ForeignFileError, Options, Result, Second, check_order, percentile_key, unjudged
+from plimsoll_lab.store.histograms import decode
 from plimsoll_lab.store.records import Json, ResultWarning
 
 if TYPE_CHECKING:
@@ -140,9 +139,6 @@ def _factor(unit: str | None, path: Path) -> float:
 
 
 def _intervals(text: str, path: Path) -> Iterator[_Interval]:
-    from hdrh.codec import HdrCookieException, HdrLengthException  # noqa: PLC0415 - the same
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415
-
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith(("#", '"StartTimestamp"')):
             continue
@@ -150,13 +146,9 @@ def _intervals(text: str, path: Path) -> Iterator[_Interval]:
         if found is None:
             raise ForeignFileError(path, f"line {number} is no interval: start,length,maximum,histogram")
         try:
-            histogram = HdrHistogram.decode(found[5])
-        except (
-            *(HdrCookieException, HdrLengthException, binascii.Error, zlib.error),
-            *(TypeError, ValueError, IndexError, RuntimeError),
-        ) as error:
-            why = str(error) or type(error).__name__
-            raise ForeignFileError(path, f"the histogram of line {number} cannot be decoded: {why}") from None
+            histogram = decode(found[5])
+        except ValueError as error:
+            raise ForeignFileError(path, f"the histogram of line {number} cannot be decoded: {error}") from None
         yield _Interval(tag=found[1] or "", start_s=float(found[2]), length_s=float(found[3]), histogram=histogram)
 
 

@@ -133,9 +133,10 @@ def _merged(trials: Sequence[TrialRecord]) -> HdrHistogram | None:
     from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only this export needs it
 
     whole: HdrHistogram | None = None
-    for encoded in filter(None, map(histogram_of, trials)):
-        whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
-        whole.decode_and_add(encoded)
+    for each in map(histogram_of, trials):
+        if each is not None:
+            whole = whole or HdrHistogram(1, LONGEST_NS, DIGITS)
+            whole.add(each)
     return whole
 
 

@@ -9,15 +9,21 @@ connection of a generator that records what became of each.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, read_output
 from plimsoll_lab.store.records import Json, TrialRecord
+
+if TYPE_CHECKING:
+    import duckdb
 
 REQUESTS_KEPT = 200_000
 """Requests of a trial that are kept; of more, this many are drawn, each as likely as any other."""
@@ -148,14 +154,25 @@ def _opened_unix_s(trial: TrialRecord, part: str) -> float | None:
     return opened if isinstance(opened, float) else None
 
 
-def read_timeline(run: Path, trial: int) -> list[Row]:
-    """The rows of a trial's timeline, by part, figure and time; empty where it has none."""
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database to read a table with; its errors are the table's, which may be damaged."""
     import duckdb  # noqa: PLC0415
 
+    try:
+        with duckdb.connect() as database:
+            yield database
+    except duckdb.Error as error:
+        why = str(error).partition("\n")[0]
+        raise LabError(f"{path}: is damaged ({why}); remove it, and the run is shown without it") from None
+
+
+def read_timeline(run: Path, trial: int) -> list[Row]:
+    """The rows of a trial's timeline, by part, figure and time; empty where it has none."""
     path = run / "timelines" / f"{trial:0{DIGITS}d}.parquet"
     if not path.is_file():
         return []
-    with duckdb.connect() as database:
+    with _reading(path) as database:
         sql = f"SELECT trial, at_s, part, figure, value FROM '{_quoted(path)}' ORDER BY part, figure, at_s"
         rows: list[Row] = database.execute(sql).fetchall()
     return rows
@@ -165,8 +182,6 @@ def read_clients(run: Path, trial: int) -> list[Client]:
     """What became of each connection of a trial, by generator and number; empty where that was not
     asked for.
     """
-    import duckdb  # noqa: PLC0415
-
     path = run / "connections" / f"{trial:0{DIGITS}d}.parquet"
     if not path.is_file():
         return []
@@ -174,7 +189,7 @@ def read_clients(run: Path, trial: int) -> list[Client]:
         "SELECT success, failed_connects + failed_sequences + failed_requests, establishment_time_us, "
         f"service_time_total_us FROM '{_quoted(path)}' ORDER BY part, connection"
     )
-    with duckdb.connect() as database:
+    with _reading(path) as database:
         rows = database.execute(sql).fetchall()
     return [
         Client(success=success, failures=failures, connect_us=connect, exchange_us=exchange)
@@ -187,13 +202,11 @@ def read_by_connections(run: Path, trial: TrialRecord) -> list[Step]:
     the most that ever were; empty where requests were not logged. Requests of a generator that is
     not measured have no part in them.
     """
-    import duckdb  # noqa: PLC0415
-
     path = run / "requests" / f"{trial.number:0{DIGITS}d}.parquet"
     if not path.is_file():
         return []
     others = [role["name"] for role in trial.roles if not role.get("measured", True)]
-    with duckdb.connect() as database:
+    with _reading(path) as database:
         database.execute(f"CREATE VIEW log AS SELECT * FROM '{_quoted(path)}'")
         told = {name for name, *_ in database.execute("DESCRIBE log").fetchall()}
         where = "AND phase = 'window' AND outcome = 'ok'" if {"phase", "outcome"} <= told else ""
