@@ -281,3 +281,22 @@ def test_a_group_whose_processes_take_long_to_end_is_removed(tmp_path: Path, mon
     monkeypatch.setattr(time, "sleep", sleep)
     guard.clear(str(group))
     assert not group.exists()
+
+
+def test_groups_that_a_server_makes_within_its_own_are_removed_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that keeps to its group makes two below it. They stayed, and so did their
+    processes; the lab waited two minutes for the guard.
+    """
+    by_both: list[Callable[[Path], None]] = [lambda path: guard.clear(str(path)), cgroup.remove_folder]
+    for clear in by_both:
+        group = tmp_path / "plimsoll-1"
+        (group / "server" / "payload" / "container").mkdir(parents=True)
+        monkeypatch.setattr(guard, "GROUP_ROUNDS", 1)
+        monkeypatch.setattr(cgroup, "REMOVE_WITHIN_S", 0.0)
+        clear(group)
+        assert not group.exists()
+    (tmp_path / "group" / "below").mkdir(parents=True)
+    (tmp_path / "group" / "below" / "cgroup.procs").write_text("0\n")
+    assert cgroup.kill_folder(tmp_path / "group"), "a process below is one of the group"

@@ -39,7 +39,7 @@ class Group:
         return CgroupV1Meter(cpuacct=self.folders[0], memory=self.folders[1])
 
     def pids(self) -> list[int]:
-        """Every process in it."""
+        """Every process in it, and in the groups that a process has made below it."""
         return _pids(self.folders[0])
 
     def kill(self) -> None:
@@ -70,8 +70,7 @@ class Groups:
     def remove(self) -> None:
         """Remove all of them."""
         for root in self.roots:
-            for folder in [*(child for child in root.iterdir() if child.is_dir()), root]:
-                remove_folder(folder)
+            remove_folder(root)
 
 
 def open_groups() -> Groups | None:
@@ -153,19 +152,24 @@ def _remove_stale(home: Path) -> None:
         for folder in home.iterdir():
             match = _OURS.fullmatch(folder.name)
             if match and _start_ticks(int(match[1])) != match[2]:
-                for child in [*(each for each in folder.iterdir() if each.is_dir()), folder]:
-                    remove_folder(child)
+                remove_folder(folder)
+
+
+def _groups_of(folder: Path) -> list[Path]:
+    """The groups below a group, the lowest first, and itself."""
+    return [Path(each) for each, _, _ in os.walk(folder, topdown=False)]
 
 
 def _pids(folder: Path) -> list[int]:
-    try:
-        return [int(pid) for pid in (folder / "cgroup.procs").read_bytes().split()]
-    except OSError:
-        return []
+    found: list[int] = []
+    for group in _groups_of(folder):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in (group / "cgroup.procs").read_bytes().split()]
+    return found
 
 
 def kill_folder(folder: Path) -> bool:
-    """Kill every process in a group; whether there was any."""
+    """Kill every process in a group and below it; whether there was any."""
     pids = _pids(folder)
     for pid in pids:
         if pid > 0:
@@ -175,12 +179,15 @@ def kill_folder(folder: Path) -> bool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Kill what is in a group and remove it; a group that will not go is left for the next
-    start.
+    """Kill what is in a group and remove it with those below it; a group that will not go is left
+    for the next start.
     """
     deadline = time.monotonic() + REMOVE_WITHIN_S
     while True:
         populated = kill_folder(folder)
+        for below in _groups_of(folder)[:-1]:
+            with contextlib.suppress(OSError):
+                below.rmdir()
         try:
             folder.rmdir()
         except FileNotFoundError:

@@ -81,14 +81,13 @@ def kill_marked(mark: str) -> int:
 
 
 def clear(root: str) -> None:
-    """Empty and remove a control group and those below it."""
+    """Empty and remove a control group and all below it: a server may make some in its own."""
     for _ in range(GROUP_ROUNDS):
         if not os.path.isdir(root):  # noqa: PTH112 - this script imports as little as it can
             return
-        children = [entry.path for entry in os.scandir(root) if entry.is_dir()]
-        for folder in [*children, root]:
+        for folder, _folders, _files in os.walk(root, topdown=False):
             with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs")) as pids:  # noqa: PTH118, PTH123
-                for pid in pids:
+                for pid in filter(int, pids):  # 0 is a process of another namespace, and to kill(2) our own group
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(int(pid), signal.SIGKILL)
             with contextlib.suppress(OSError):
