@@ -196,6 +196,19 @@ def test_a_change_replaces_what_points_say_and_makes_one_of_those_that_it_makes_
         plan(text.replace("= 5", "= 4"), load__size="1KB")
 
 
+def test_a_change_of_an_axis_holds_for_the_points_beside_the_matrix_and_takes_exclusions_along() -> None:
+    """A point that does not state the axis kept what [load] says, and an exclusion of another cell
+    refused the change.
+    """
+    text = GOOD + 'connections = 9\n[matrix]\n"load.connections" = [1, 2]\n"server.model" = ["poll", "epoll"]\n'
+    text += 'exclude = [{ "load.connections" = 2, "server.model" = "poll" }, { "server.model" = "epoll" }]\n'
+    text += '[[point]]\nname = "a"\n"load.size" = "1B"\n'
+    found = plan(text, load__connections=7).points
+    assert [(point.setting.get("point"), point.load["connections"]) for point in found] == [(None, 7), ("a", 7)]
+    kept = plan(text, load__connections=2).points
+    assert [point.setting.get("point") for point in kept] == ["a"], "this cell is excluded"
+
+
 def test_only_keeps_some_points_and_their_numbers() -> None:
     text = GOOD + '[matrix]\n"server.model" = ["poll", "epoll", "uring"]\n'
     kept = expand(suite(text), seed=1, only={"server.model": ["uring"]})

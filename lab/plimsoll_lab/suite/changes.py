@@ -12,7 +12,7 @@ from plimsoll_lab.suite.whole_path import check_change
 
 def apply_change(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
     """Apply one `--set`: an axis of the matrix is replaced by the one value, and so is what a
-    [[point]] says.
+    [[point]] says, or what holds for a point that does not say it.
     """
     table, _, key = path.partition(".")
     if not key and path != "capture":
@@ -28,7 +28,7 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
             point[path] = as_toml(value)
     if path in matrix:
         matrix[path] = [value]
-        return
+        _drop_exclusions(matrix, path, value)
     if table == CONTENDER:
         _change_contender(tables, path, value, source=source)
         return
@@ -42,6 +42,13 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
     home[key] = as_toml(value)
     if replaced is not None:
         home.pop(replaced, None)
+
+
+def _drop_exclusions(matrix: dict[str, object], path: str, value: Value) -> None:
+    """Without those of cells that are no more, as an axis has one value now."""
+    excluded, kept = matrix.get("exclude"), as_toml(value)
+    if isinstance(excluded, list):
+        matrix["exclude"] = [each for each in excluded if not isinstance(each, dict) or each.get(path, kept) == kept]
 
 
 def _change_contender(tables: dict[str, object], path: str, value: Value, *, source: str) -> None:
