@@ -65,6 +65,7 @@ REFUSALS = {
     "reference": ('[[reference]]\nfigure = "elapsed_s"\nat = {}\nvalue = "3"\nsource = "x"\n', "is not a duration"),
     "a row and a figure": (ROW + 'figure = "elapsed_s"\n', "[[reference]] 1 values: it has a figure of its own too"),
     "a row of no values": (ROW.replace('{ "elapsed_s"', "[3] # "), "[[reference]] 1 values: [3] is not a table"),
+    "a row of nothing": (ROW.replace('{ "elapsed_s"', "{} # "), "[[reference]] 1 values: {} is not a table of figures"),
     "a figure of a row": (ROW.replace("elapsed_s", "elapsed"), "[[reference]] 1 values: 'elapsed' is no figure"),
     "a value of a row": (ROW.replace("3s", "3"), "[[reference]] 1 values elapsed_s: '3' is not a duration"),
     "chart": ('[[chart]]\nfigure = "elapsed_s"\nover = "load.size"\n', "'load.size' does not vary"),

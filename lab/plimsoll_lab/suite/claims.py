@@ -31,8 +31,8 @@ def read_references(raw: object, *, source: str) -> tuple[Reference, ...]:
         if "values" in table and table.keys() & {"figure", "value"}:
             raise SuiteError(f"{where} values: it has a figure of its own too; write each figure into values")
         if "values" in table:
-            refusal = f'{where} values: {table["values"]!r} is not a table; write {{ "elapsed_s" = "3s" }}'
-            values = as_table(table["values"], refusal=refusal)
+            refusal = f'{where} values: {table["values"]!r} is not a table of figures; write {{ "elapsed_s" = "3s" }}'
+            values = as_table(table["values"] or None, refusal=refusal)
             stated = [(f"{where} values {name}", _named(name, f"{where} values"), values[name]) for name in values]
         else:
             stated = [(f"{where} value", _figure(table, where), table.get("value", ""))]
