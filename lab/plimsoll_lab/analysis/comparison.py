@@ -4,11 +4,11 @@ point all measured.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from plimsoll_lab.analysis.environments import differences_between
 from plimsoll_lab.analysis.family import cut_share, is_told_less, unlike_shares
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
@@ -18,33 +18,14 @@ from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.comparison_summary import ComparisonSummary, LostPoint
 from plimsoll_lab.store.folder import RunFolder, refuse_twice
 from plimsoll_lab.store.records import Outcome, ResultWarning, TrialRecord
-from plimsoll_lab.store.run_record import EnvironmentRecord, PointRecord, RunRecord
+from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.settings import Settings
 
-SAME = (
-    "system",
-    "machine",
-    "cpu",
-    "cpus",
-    "memory",
-    "hypervisor",
-    "metering",
-    "open_files_limit",
-    "cpu_governor",
-    "clocksource",
-    "tcp_congestion_control",
-    "transparent_hugepage",
-    "somaxconn",
-    "io_uring_disabled",
-)
-"""What has to be the same on both sides, or a difference may be the machine's."""
 DIGEST = 12
 """Digits of a binary's digest that tell two builds apart."""
-MEMORY_TOLERATED = 0.02
-"""A kernel reserves a little more or less of the same memory from boot to boot."""
 CARRIED: frozenset[Outcome | None] = frozenset({"ok"})
 LOST: frozenset[Outcome | None] = frozenset({"hard_limit", "failed"})
 
@@ -61,16 +42,16 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     ]
     first = sides[0][0].record
     every = [each for side in sides for each in side]
-    reasons = [
-        f"{each.record.run}: {reason}" for each in every[1:] for reason in differences_between(first, each.record)
-    ]
+    folders = [*zip(sides, (a, b), strict=True)]
+    reasons = differences_between(
+        [[(folder.path.name, run.record) for run, folder in zip(side, own, strict=True)] for side, own in folders]
+    )
     obstacle = reasons[0] if reasons else None
     pairs, lost, warnings = _pairs(sides, obstacle)
     if not pairs and not lost:
         reasons = [*reasons, "the runs have no point in common"]
     margin = sides[1][0].record.family.margin
     verdicts = compare_sides(pairs, margin=margin)
-    folders = zip(sides, (a, b), strict=True)
     firsts = [[_first_measured(*each) for each in zip(side, own, strict=True)] for side, own in folders]
     if firsts != sides:
         warnings += _resting_on_repeats(verdicts, compare_sides(_pairs(firsts, obstacle)[0], margin=margin))
@@ -205,40 +186,6 @@ class _PointResult:
     """The part of their time that was cut out."""
     is_bound: bool = False
     """Whether it is a capacity that is at least so much, as its search never saw too much."""
-
-
-def differences_between(one: RunRecord, other: RunRecord) -> list[str]:
-    """Why two runs cannot be compared; empty where they can."""
-    reasons = environment_differences(one.environment, other.environment)
-    warm_up = [run.settings.warm_up for run in (one, other)]
-    if warm_up[0] != warm_up[1]:
-        reasons.append(f"warm-up: {warm_up[0] or 'none'} in A, {warm_up[1] or 'none'} in B")
-    return reasons
-
-
-def environment_differences(a: EnvironmentRecord, b: EnvironmentRecord) -> list[str]:
-    """Why results of these two environments cannot be told apart from their environments; empty
-    where they can.
-    """
-    one, other = a.to_json(), b.to_json()
-    return [
-        f"{name.replace('_', ' ')}: {_shown(one[name])} in A, {_shown(other[name])} in B"
-        for name in SAME
-        if not _alike(name, one[name], other[name])
-    ]
-
-
-def _alike(name: str, a: object, b: object) -> bool:
-    if name == "memory" and isinstance(a, str) and isinstance(b, str):
-        sizes = [int(match[0]) for text in (a, b) if (match := re.match(r"\d+", text))]
-        return len(sizes) == 2 and abs(sizes[0] - sizes[1]) <= MEMORY_TOLERATED * max(sizes)  # noqa: PLR2004 - a pair
-    return a == b
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
-    return "not known" if value is None else str(value)
 
 
 def _versions(run: RunRecord) -> str:
