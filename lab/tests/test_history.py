@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from made_records import stored_run
 
+from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.history import find_history
 from plimsoll_lab.report import history_page
 from plimsoll_lab.report.history_page import render_history_page
@@ -18,11 +19,12 @@ from plimsoll_lab.store.records import Json
 LINKS = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "25ms"}}], "addresses": 1}
 
 
-def run_of(path: Path, *, network: bool) -> RunFolder:
+def run_of(path: Path, *, network: bool, congestion: str | None = None) -> RunFolder:
     folder = stored_run(path, ("epoll", "uring"), repeat=6)
     run = folder.read_run()
     run.run = path.name
-    run.points = [each.model_copy(update={"network": LINKS if network else None}) for each in run.points]
+    links = {**LINKS, "congestion": congestion} if congestion else LINKS
+    run.points = [each.model_copy(update={"network": links if network else None}) for each in run.points]
     folder.write_run(run)
     return folder
 
@@ -45,6 +47,12 @@ def test_runs_that_were_asked_the_same_are_one_series(tmp_path: Path) -> None:
         "model epoll": 2,
         "model uring": 2,
     }
+
+
+def test_runs_over_another_congestion_control_are_not_alike(tmp_path: Path) -> None:
+    one, other = (run_of(tmp_path / name, network=True, congestion=name) for name in ("bbr", "cubic"))
+    assert compare_runs([one], [other]).not_comparable == ["the runs have no point in common"]
+    assert {len(each.values) for each in find_history([one, other], "it").series} == {1}
 
 
 def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> None:

@@ -305,8 +305,8 @@ def _asked(record: RunRecord, setting: Settings, varied: Sequence[str]) -> tuple
 
 
 def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ...]:
-    """Every load, the number of its generators, the links and the CPUs of a point, without the keys
-    of the load that are `varied`.
+    """Every load, the number of its generators, the links, their congestion control and the CPUs of
+    a point, without the keys of the load that are `varied`.
     """
     load = sorted((key, value) for key, value in point.load.items() if key not in varied)
     others = sorted((role.name, sorted(role.settings.items())) for role in point.roles if role.kind == "load")
@@ -314,7 +314,7 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     cpus = sorted(point.place.cpus.items())
     # Between other hosts of an emulated network lies another path; a cluster's names say nothing.
     hosts = (point.place.server, *point.place.load) if network else len(point.place.load or (LOCAL,))
-    links = [network.get(key) for key in ("links", "addresses")]
+    links = [network.get(key) for key in ("links", "addresses", "congestion")]
     return (load, others, hosts, cpus, *links, network.get("backend", "tap"))
 
 
