@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+import pytest
 from made_records import run_record
 
+from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.report.chart_axis import chart_axes, panels
+from plimsoll_lab.report.drawing import draw
+from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.series import Panel, panels_spec
 from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.settings import Settings
@@ -54,3 +60,19 @@ def test_a_product_of_two_is_an_axis() -> None:
     settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
     (over,) = chart_axes(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
     assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))
+
+
+@pytest.mark.parametrize(
+    ("most", "told", "never"),
+    [(2000.0, {"0", "1k", "2k"}, ("0k", "0.5k")), (0.5, {"0", "0.2", "0.4"}, ("m", "200m"))],
+)
+def test_each_number_of_an_axis_is_written_by_itself(most: float, told: set[str], never: tuple[str, str]) -> None:
+    """The renderer wrote all in the unit of the largest: 0k, or an error in two seconds as 500m."""
+    layout = MatrixLayout(compare=None, contenders=("all",), levels=("all",))
+    dots = [(0.0, 0.0), (1.0, most)]
+    course = Course(trial=1, contender="all", series={"errors": dots}, bands=(), starts_s=0.0, ends_s=1.0)
+    panel = Panel(name="errors", series=("errors",), unit="errors/s")
+    drawn = draw("it", panels_spec([course], [panel], layout), {})
+    words = set(re.findall(r">([^<>]+)</text>", drawn))
+    assert told <= words
+    assert not words & set(never)

@@ -16,6 +16,7 @@ from plimsoll_lab.report.encoding import (
     MatrixLayout,
     axis_of,
     colour_and_shape,
+    counts,
     field_of,
     scaled,
     y_axis,
@@ -86,7 +87,7 @@ def y_axis_of(run: RunRecord, limit: Limit, values: Sequence[Json]) -> Json:
     numbers = [number for each in values if isinstance(number := each[field_of(figure.name)], int | float)]
     wide = figure.unit in LOGARITHMIC and max(numbers) / min(numbers) > WIDE
     axis = y_axis(figure, logarithmic=wide, zero=True)
-    several: Json = {"tickCount": 8, "format": ",.4~r" if figure.unit != "per_s" else "~s"}
+    several: Json = {"tickCount": 8, **(counts() if figure.unit == "per_s" else {"format": ",.4~r"})}
     return axis | {"axis": several, "title": [figure.label, str(axis["title"])] if axis["title"] else figure.label}
 
 
@@ -113,7 +114,7 @@ def _spec(
         "type": "quantitative",
         "title": f"{unit} asked for",
         "scale": scale if max(loads) / max(1, min(loads)) > WIDE else linear,
-        "axis": {"grid": False, "format": "~s", "labelOverlap": True},
+        "axis": {"grid": False, "labelOverlap": True, **counts()},
     }
     own = colour_and_shape(layout) if layout.compare is not None else {"color": {"value": CATEGORY[0]}}
     own.setdefault("shape", {"value": SHAPES[0]})

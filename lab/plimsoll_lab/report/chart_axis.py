@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.encoding import counts
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 
@@ -118,7 +119,7 @@ def x_axis(over: ChartAxis) -> Json:
         "type": "quantitative",
         "title": over.title,
         "scale": {"nice": False, "padding": 14} | ({"type": "log"} if wide else {"type": "linear", "zero": False}),
-        "axis": {"grid": False, "format": ".3~s", "values": shown, "labelOverlap": True},
+        "axis": {"grid": False, "values": shown, "labelOverlap": True, **counts(".3~s")},
     }
 
 

@@ -56,6 +56,13 @@ def with_value(field: str) -> list[Json]:
     return [{"filter": f"isValid(datum['{field}'])"}]
 
 
+def counts(largest: str = "~s") -> Json:
+    """How an axis writes counts and rates, each by itself: 0, 500, 1.5k. The renderer writes all of
+    them in the unit of the largest: 0k beside 2k, and a half as 500m.
+    """
+    return {"labelExpr": f"abs(datum.value) < 1000 ? format(datum.value, ',.4~r') : format(datum.value, '{largest}')"}
+
+
 def y_axis(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
     """A figure on the vertical axis."""
     unit = axis_of(figure)[1]
@@ -64,7 +71,7 @@ def y_axis(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
         "type": "quantitative",
         "title": unit or None,
         "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 3 if logarithmic else 5, "format": "~s" if figure.unit == "per_s" else ",.4~r"},
+        "axis": {"tickCount": 3 if logarithmic else 5, **(counts() if figure.unit == "per_s" else {"format": ",.4~r"})},
     }
 
 

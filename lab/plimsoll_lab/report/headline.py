@@ -12,7 +12,7 @@ from plimsoll_lab.analysis.answer import main_verdict
 from plimsoll_lab.analysis.family import SERVERS_OWN, without
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import AXES as ENCODED
-from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
+from plimsoll_lab.report.encoding import SHAPES, MatrixLayout, counts
 from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
@@ -176,7 +176,7 @@ def _spec(values: Sequence[Json], contenders: Sequence[str], *, title: Sequence[
         "type": "quantitative",
         "title": axis,
         "scale": {"zero": True, "nice": True},
-        "axis": {"tickCount": 5, "format": "~s" if axis.startswith("per second") else ",.4~r"},
+        "axis": {"tickCount": 5, **(counts() if axis.startswith("per second") else {"format": ",.4~r"})},
     }
     measured, absent = [{"filter": "isValid(datum.median)"}], [{"filter": "!isValid(datum.median)"}]
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.report.charts import SCHEMA
-from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout, counts
 from plimsoll_lab.report.view import Cell, Row, Table
 from plimsoll_lab.store.records import Json
 
@@ -99,7 +99,12 @@ def _panel(
         "field": "v",
         "type": "quantitative",
         "title": [name, unit] if name != unit else [unit],
-        "axis": {"tickCount": 3, "minExtent": 64, "titleX": -60, "format": FORMATS.get(unit, "~s")},
+        "axis": {
+            "tickCount": 3,
+            "minExtent": 64,
+            "titleX": -60,
+            **({"format": FORMATS[unit]} if unit in FORMATS else counts()),
+        },
     }
     domain = list(layout.contenders)
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": None}
