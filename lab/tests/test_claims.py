@@ -85,7 +85,7 @@ def test_points_of_which_one_leaves_more_untold_are_not_held_against_each_other(
     trials[0] = replace(trials[0], figures={})
     ratio, alone = judge_claims(run, points(), trials)
     assert ratio.outcome == "cannot be told"
-    assert ratio.reason.startswith("67% of one point's trials tell it, 100% of another's")
+    assert ratio.reason.startswith("67 % of one point's trials tell it, 100 % of another's")
     assert "trials tell it" not in alone.reason
 
 

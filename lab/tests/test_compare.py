@@ -157,7 +157,7 @@ def test_runs_whose_network_was_disturbed_unlike_are_not_compared_by_a_percentil
     for trial in b.read_trials():
         b.write_trial(replace(trial, cut=cut if trial.point == 1 else None))
     said = {(each.figure, each.at["server.model"]): each.reason for each in compare_runs([a], [b]).verdicts}
-    why = "the emulator disturbed 0.0% of one contender's time and 40.0% of another's"
+    why = "the emulator disturbed 0.0 % of one contender's time and 40.0 % of another's"
     assert [key for key, reason in said.items() if reason.startswith(why)] == [("response_time_us.p50", "threads")]
 
 
@@ -171,9 +171,15 @@ def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: 
     }
     assert calls[median, "epoll"] == (
         "invalid",
-        "100% of A's trials tell it and 83% of B's, and those that do not may be the slowest",
+        "100 % of A's trials tell it and 83 % of B's, and those that do not may be the slowest",
     )
     assert {call for key, (call, _) in calls.items() if key != (median, "epoll")} == {"not shown"}
+
+
+def test_an_equivalence_names_its_margin_exactly() -> None:
+    """Of 2.5 % it said 2 %."""
+    (found,) = compare_sides([pair(1.0, n=12, noise=0.001)], margin=0.025)
+    assert (found.call, found.reason) == ("equivalent", "the interval lies within 2.5 %")
 
 
 def changed(**fields: object) -> EnvironmentRecord:

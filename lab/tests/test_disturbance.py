@@ -281,7 +281,7 @@ def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing()
         return unlike_cuts(figure, points, {0: [trial(0, 0.010, 1)], 1: [trial(1, other, 1)]})
 
     assert asked("response_time_us.p99", 0.014) is None
-    assert "1.0% of one contender's time and 1.6%" in str(asked("response_time_us.p99", 0.016))
+    assert "1.0 % of one contender's time and 1.6 %" in str(asked("response_time_us.p99", 0.016))
     assert asked("response_time_us.p50", 0.016) is None
     assert asked("completed_rate", 0.5) is None
 
@@ -306,7 +306,7 @@ def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, c
     assert list(median.contenders) == ["a", "b"]
     assert (list(tail.contenders), list(tail.absent)) == (compared, [each for each in "ab" if each not in compared])
     (_, verdict) = verdicts(rank([median, tail], seed=1), margin=0.05, seed=1)
-    why = "only 83% of its trials tell this figure"
+    why = "only 83 % of its trials tell this figure"
     assert verdict.unranked == ({} if late == 1 else {"a": why})
     assert (why in verdict.reason) is (late == 2)
 

@@ -155,7 +155,8 @@ def test_percentiles_are_not_compared_where_much_more_of_one_side_was_cut_out(
     assert (found is not None) == unlike
     if unlike:
         assert found == (
-            f"the emulator disturbed {min(shares):.1%} of one contender's time and {max(shares):.1%} of another's, so "
+            f"the emulator disturbed {100 * min(shares):.1f} % of one contender's time and "
+            f"{100 * max(shares):.1f} % of another's, so "
             "that their slowest requests are not alike"
         )
 
@@ -211,7 +212,7 @@ def test_each_figure_is_compared_at_each_setting() -> None:
     assert alone.contenders == {"a": {1: 30.0}}
     # Half of a's trials tell its time, and all of b's.
     assert times.contenders == {"b": {1: 2.0}}
-    assert (times.absent, times.untold) == (("a",), {"a": "only 50% of its trials tell this figure"})
+    assert (times.absent, times.untold) == (("a",), {"a": "only 50 % of its trials tell this figure"})
     assert (none.contenders, none.untold) == ({}, {"a": "none of its trials tells this figure"})
 
 

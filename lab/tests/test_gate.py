@@ -260,7 +260,7 @@ def test_the_bounds_of_a_loss_hold_as_they_are_shown() -> None:
 def test_one_comparison_is_said_to_be_the_least_of_nothing() -> None:
     alike: dict[int, Value] = {block: 100.0 + block % 3 for block in range(12)}
     one = judged(alike, alike)
-    assert one.text == "The gate passes. new's completed rate is at most 0.0% worse."
+    assert one.text == "The gate passes. new's completed rate is at most 0.0 % worse."
     two = judged(alike, alike, ("completed_rate", "goodput_bits_per_s"))
     assert two.text.endswith(" worse, and no other comparison shows more.")
     assert judged(alike, alike, ()).text == "The gate is undecided. there is nothing to compare with the baseline."
@@ -299,4 +299,4 @@ def test_a_loss_that_has_no_bounds_for_its_few_values_does_not_blame_the_generat
     found = judge_gate(run, family, [], [])
     assert found is not None
     assert found.outcome == "undecided"
-    assert "new's completed rate has too few different values to be bounded (estimate 9.5%)" in found.text
+    assert "new's completed rate has too few different values to be bounded (estimate 9.5 %)" in found.text

@@ -57,7 +57,7 @@ def test_who_limited_a_search_follows_from_the_evidence(case: str) -> None:
 
 def test_how_near_the_ceiling_the_generator_was_is_said() -> None:
     _, near = who_limited(["ok"], rate=85_000, ceiling=100_000, null_misses=never_asked)
-    assert near == "85% of what the generator gets from a null server"
+    assert near == "85 % of what the generator gets from a null server"
 
 
 def test_far_below_the_ceiling_only_a_stated_limit_counts_against_the_generator() -> None:
@@ -82,7 +82,7 @@ MISSED = "the generator misses the limits against a null server too"
         (LATE, 50_000, never_asked, ("generator", None)),
         (LATE, 49_999, never_asked, ("server", None)),
         # From 80 % on it is at its ceiling, whatever its trials said.
-        (OK, 80_000, never_asked, ("generator", "80% of what the generator gets from a null server")),
+        (OK, 80_000, never_asked, ("generator", "80 % of what the generator gets from a null server")),
         (OK, 79_999, meets, ("server", None)),
         (OK, 79_999, misses, ("generator", MISSED)),
         # Half of the trials are not most of them; of as many of both kinds the generator is blamed.
@@ -114,5 +114,5 @@ def test_without_a_rate_or_a_ceiling_the_generator_is_asked_of_every_limit(
 
 
 def test_rates_below_one_a_second_are_rates() -> None:
-    near = "90% of what the generator gets from a null server"
+    near = "90 % of what the generator gets from a null server"
     assert who_limited(OK, rate=0.45, ceiling=0.5, null_misses=never_asked) == ("generator", near)

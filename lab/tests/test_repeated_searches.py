@@ -370,7 +370,7 @@ def test_each_state_of_the_searches_has_its_sentence(states: Sequence[State], te
         ({"precision": 0.0625}, LIMITED),
         (
             {"precision": 0.07},
-            f", known to within 7%: nearer bounds take longer trials, and more patience{LIMITED}",
+            f", known to within 7 %: nearer bounds take longer trials, and more patience{LIMITED}",
         ),
         (
             {"precision": 1.0},

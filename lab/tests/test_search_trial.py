@@ -127,7 +127,7 @@ def test_over_a_rate_a_trial_confirms_only_what_shows_that_its_backlog_does_not_
     for low, high, met in ((-0.001, 0.004, True), (-0.001, 0.006, None), (0.006, 0.01, False)):
         grown = {**GOOD.figures, "backlog_growth.low": low, "backlog_growth.high": high}
         assert reading_of(replace(telling, figures=grown), SUITE).met is met
-    assert broken_by(replace(telling, figures=grown), SUITE) == "the backlog grew by 0.6% of the offered rate"
+    assert broken_by(replace(telling, figures=grown), SUITE) == "the backlog grew by 0.6 % of the offered rate"
     assert reading_of(GOOD, SUITE).met is True, "a generator that forks tells of no second"
     assert reading_of(GOOD, SUITE).excess == pytest.approx(math.log(0.8))
     assert reading_of(BAD, SUITE).excess == pytest.approx(math.log(1.6))
@@ -230,13 +230,13 @@ def test_a_trial_without_a_result_is_half_off() -> None:
         (
             {"scheduled": 1000, "failed": 4, "timed_out": 3, "unsent": 4},
             0.011,
-            "1.1% of the requests due were failed, too late or never sent",
+            "1.1 % of the requests due were failed, too late or never sent",
         ),
         ({"scheduled": 0, "failed": 4}, 0, None),
         ({}, 0, None),
         # By Little's law 9 are in flight, and luck explains 6 more. 25 are 10 beyond, and half of a
         # growth shows at its end: 2 % of 1,000.
-        ({"scheduled": 1000, "in_flight": 25}, 0.02, "the backlog grew by 2.0% of the offered rate"),
+        ({"scheduled": 1000, "in_flight": 25}, 0.02, "the backlog grew by 2.0 % of the offered rate"),
         ({"scheduled": 1000, "in_flight": 17}, 0, None),
     ],
 )

@@ -73,7 +73,7 @@ def test_runs_without_any_spread() -> None:
     assert (apart.winner, apart.p_adjusted, apart.call) == ("B", 0, "better")
     assert apart.ratio_ci95 == pytest.approx((1.1, 1.1))
     assert (alike.winner, alike.runner_up, alike.ratio, alike.ratio_ci95) == (None, None, 1, (1, 1))
-    assert (alike.p_adjusted, alike.call, alike.reason) == (1, "equivalent", "the interval lies within 5%")
+    assert (alike.p_adjusted, alike.call, alike.reason) == (1, "equivalent", "the interval lies within 5 %")
 
 
 def test_four_runs_on_one_side_have_an_estimate_and_no_verdict() -> None:

@@ -82,7 +82,7 @@ def test_where_higher_is_better_the_winners_figure_is_the_larger_one() -> None:
 
 def test_two_within_the_margin_are_equivalent_and_level() -> None:
     found = verdict_of(EQUAL)
-    assert (found.call, found.reason) == ("equivalent", "the interval lies within 5%")
+    assert (found.call, found.reason) == ("equivalent", "the interval lies within 5 %")
     assert (found.best, found.others, found.level, found.best_within) == (["a", "b"], [], ["b"], 1.03)
     assert found.ratio == pytest.approx(math.exp(-0.01))
     assert found.ratio_ci95 == pytest.approx((math.exp(-0.03), math.exp(0.02)))
@@ -172,7 +172,7 @@ def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> No
     """A control that is half as large in its every block has a floor of 100 %; b is 1.5 times a."""
     floor = verdict_of(replace(TWO, comparison=controlled(0.5)))
     assert floor.noise_floor == pytest.approx(1)
-    assert (floor.call, floor.reason) == ("not shown", "the difference is within the control's noise floor of 100.0%")
+    assert (floor.call, floor.reason) == ("not shown", "the difference is within the control's noise floor of 100.0 %")
     assert floor.noise_floor is not None
     edge = math.log1p(floor.noise_floor)
     for estimate, call in ((edge, "not shown"), (math.nextafter(edge, 9), "better")):

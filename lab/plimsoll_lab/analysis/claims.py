@@ -24,6 +24,7 @@ from plimsoll_lab.analysis.family import (
     told_parts,
     value_of,
 )
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import RunRecord
@@ -146,10 +147,11 @@ def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[T
     by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
     parts = told_parts(figure, points, by_point).values()
     if len(points) == 1 and is_told_less(min(parts, default=1.0), 1.0):
-        return f"only {min(parts):.0%} of the point's trials tell it: the rest may be the slowest"
+        return f"only {percent(min(parts), 0)} of the point's trials tell it: the rest may be the slowest"
     if not is_told_less(min(parts, default=0.0), max(parts, default=0.0)):
         return None
-    return f"{min(parts):.0%} of one point's trials tell it, {max(parts):.0%} of another's: the rest may be the slowest"
+    least, most = percent(min(parts), 0), percent(max(parts), 0)
+    return f"{least} of one point's trials tell it, {most} of another's: the rest may be the slowest"
 
 
 def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None, Interval | None, str | None]:

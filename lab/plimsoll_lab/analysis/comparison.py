@@ -13,6 +13,7 @@ from plimsoll_lab.analysis.family import cut_share, is_told_less, unlike_shares
 from plimsoll_lab.analysis.repeats import as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
 from plimsoll_lab.store.comparison_summary import ComparisonSummary, LostPoint
@@ -248,7 +249,8 @@ def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | N
     a, b = (statistics.fmean(each) for each in parts)
     if not is_told_less(min(a, b), max(a, b)):
         return None
-    return f"{a:.0%} of A's trials tell it and {b:.0%} of B's, and those that do not may be the slowest"
+    told, less = percent(a, 0), percent(b, 0)
+    return f"{told} of A's trials tell it and {less} of B's, and those that do not may be the slowest"
 
 
 def _unlike_cut(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:

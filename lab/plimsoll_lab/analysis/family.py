@@ -13,6 +13,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.cut import QUANTILES
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
@@ -53,7 +54,7 @@ def figure_comparisons(
                     absent.append(label)
                     if point.outcome == "ok" and point.number in told:
                         part = told[point.number]
-                        some = f"only {part:.0%} of its trials tell this figure"
+                        some = f"only {percent(part, 0)} of its trials tell this figure"
                         untold[label] = some if part else "none of its trials tells this figure"
             comparisons.append(
                 FigureComparison(
@@ -115,8 +116,9 @@ def unlike_shares(figure: str, shares: Sequence[float]) -> str | None:
     quantile = QUANTILES.get(figure.rpartition(".")[2]) if figure.startswith("response_time_us.") else None
     if quantile is None or not shares or max(shares) - min(shares) <= (1 - quantile) / 2:
         return None
+    least, most = percent(min(shares)), percent(max(shares))
     return (
-        f"the emulator disturbed {min(shares):.1%} of one contender's time and {max(shares):.1%} of another's, so that "
+        f"the emulator disturbed {least} of one contender's time and {most} of another's, so that "
         "their slowest requests are not alike"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from plimsoll_lab.stats.reasons import reasons_once
+from plimsoll_lab.stats import reasons
 from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import VerdictRecord
 
@@ -46,6 +46,11 @@ def interval(ends: tuple[float | None, float | None], unit: str) -> str:
     if low is None or high is None:
         return f"{high} or less" if high else f"{low} or more" if low else "not known"
     return f"{low} to {high}"
+
+
+def percent(part: float, digits: int = 1) -> str:
+    """A part of one: `7.2 %`."""
+    return reasons.percent(part, digits)
 
 
 def setting(values: Mapping[str, object]) -> str:
@@ -210,7 +215,7 @@ def others(verdict: VerdictRecord) -> str:
 
 def unranked(verdict: VerdictRecord) -> str:
     """Those that were measured and not compared, and why: `threads, fork: 4 valid blocks`."""
-    return reasons_once(verdict.unranked)
+    return reasons.reasons_once(verdict.unranked)
 
 
 def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:

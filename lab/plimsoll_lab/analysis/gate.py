@@ -20,6 +20,7 @@ import numpy as np
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -230,7 +231,7 @@ def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, toleranc
     if outcome == "worse":
         shown = [each for each in found if each.at_least is not None and each.at_least > tolerance]
         return [
-            f"{_of_loss(each, run)} is at least {formatting.part_at_least(each.at_least or 0.0):.1%} worse"
+            f"{_of_loss(each, run)} is at least {percent(formatting.part_at_least(each.at_least or 0.0))} worse"
             f"{_estimate(each)}"
             for each in shown
         ]
@@ -240,24 +241,24 @@ def _words(run: RunRecord, found: Sequence[Loss], outcome: GateOutcome, toleranc
     largest = max(found, key=lambda each: each.at_most or 0.0)
     most = formatting.part_at_most(max(largest.at_most or 0.0, 0.0))
     others = ", and no other comparison shows more" if len(found) > 1 else ""
-    return [f"{_of_loss(largest, run)} is at most {most:.1%} worse{others}"]
+    return [f"{_of_loss(largest, run)} is at most {percent(most)} worse{others}"]
 
 
 def _estimate(each: Loss) -> str:
-    return "" if each.estimate is None else f" (estimate {each.estimate:.1%})"
+    return "" if each.estimate is None else f" (estimate {percent(each.estimate)})"
 
 
 def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None and each.at_most is None and each.blocks < LEAST_BLOCKS:
         return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
     if (each.at_least is None or each.at_most is None) and each.estimate is not None:
-        return f"{_of_loss(each, run)} has too few different values to be bounded (estimate {each.estimate:.1%})"
+        return f"{_of_loss(each, run)} has too few different values to be bounded (estimate {percent(each.estimate)})"
     if each.at_least is None or each.at_most is None:
         return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
     low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)
     if each.at_least > 0:
-        return f"{_of_loss(each, run)} is worse, by {low:.1%} to {high:.1%}; by how much cannot be told"
-    return f"{_of_loss(each, run)} changes by {abs(low):.1%} better to {high:.1%} worse"
+        return f"{_of_loss(each, run)} is worse, by {percent(low)} to {percent(high)}; by how much cannot be told"
+    return f"{_of_loss(each, run)} changes by {percent(abs(low))} better to {percent(high)} worse"
 
 
 def _of_loss(each: Loss, run: RunRecord) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.store.search_record import LimitedBy
 
@@ -35,7 +36,7 @@ def who_limited(
     if suspect and not far_below:
         return "generator", None
     if ceiling and rate and rate >= NEAR_CEILING * ceiling:
-        return "generator", f"{rate / ceiling:.0%} of what the generator gets from a null server"
+        return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
     if suspect:
         return "server", None
     # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The

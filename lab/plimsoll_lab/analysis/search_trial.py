@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
 from plimsoll_lab.stats.capacity import Reading
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.records import Counts, TrialRecord, counts
 from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, ShortOf
@@ -113,10 +114,10 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
             label, unit = (figure.label, figure.unit) if figure is not None else (limit.figure, "count")
             return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
     if _unmet(trial) <= LOST_TOLERATED and (growth := _grown(trial)) > GROWTH_TOLERATED:
-        return f"the backlog grew by {growth:.1%} of the offered rate"
+        return f"the backlog grew by {percent(growth)} of the offered rate"
     if loss_ratio(trial, suite) == 0:
         return _untold(trial, suite)
-    return f"{_unmet(trial):.1%} of the requests due were failed, too late or never sent"
+    return f"{percent(_unmet(trial))} of the requests due were failed, too late or never sent"
 
 
 def _untold(trial: TrialRecord, suite: Suite) -> str:

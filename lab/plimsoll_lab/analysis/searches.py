@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, StopRecord
@@ -219,7 +220,7 @@ def _nearness(run: RunRecord, found: CapacityRecord) -> str:
         return ""
     if precision >= 1:
         return ", of unknown precision: the limits vary more between trials than between loads"
-    return f", known to within {precision:.0%}: nearer bounds take longer trials, and more patience"
+    return f", known to within {percent(precision, 0)}: nearer bounds take longer trials, and more patience"
 
 
 def _failure(search: SearchRecord, unit: str) -> str:

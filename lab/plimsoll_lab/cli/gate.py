@@ -15,6 +15,7 @@ from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.revision import PREFIX, checked_out, commit_of
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.suite import shipped, units
 from plimsoll_lab.suite.read import read_file
 from plimsoll_lab.suite.settings import Value
@@ -96,8 +97,8 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
     blocks = blocks_for(noise=noise, tolerance=tolerance, comparisons=comparisons)
     if blocks is None:
         raise LabError(
-            f"a noise of {noise:.1%} needs more than {MOST_BLOCKS} blocks for a tolerance of {tolerance:.1%}; use a "
-            "longer window, a quieter machine or a larger tolerance",
+            f"a noise of {percent(noise)} needs more than {MOST_BLOCKS} blocks for a tolerance of {percent(tolerance)}"
+            "; use a longer window, a quieter machine or a larger tolerance",
             exit_code=USAGE,
         )
     return read_plan(options, changes | {"run.repeat": blocks})

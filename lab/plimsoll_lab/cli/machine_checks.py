@@ -337,7 +337,7 @@ def _steal() -> Iterator[Finding]:
     machine = read_machine()
     whole = machine.busy_s + machine.steal_s
     part = machine.steal_s / whole if whole else 0.0
-    said = f"the hypervisor withheld {part:.2%} of the CPU time wanted since boot"
+    said = f"the hypervisor withheld {part * 100:.2f} % of the CPU time wanted since boot"
     if part > STEAL_WARNED:
         yield Finding(check="steal", level="warn", message=said, fix="use a machine with CPUs of its own")
     else:

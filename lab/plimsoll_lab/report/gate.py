@@ -136,4 +136,4 @@ def bounded(loss: LossRecord) -> tuple[str, str, str]:
 
 def percent(part: float | None) -> str:
     """`7.2 %`, or a dash where there is none."""
-    return "-" if part is None else f"{part * 100:z.1f} %"
+    return "-" if part is None else formatting.percent(part)

@@ -35,7 +35,7 @@ def fit_text(knee: KneeRecord) -> str:
     return (
         f"contention {fit.contention:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
         f"coherence {fit.coherence:.2g} [{coherence[0]:.2g}, {coherence[1]:.2g}]; {most}; "
-        f"worst misfit {fit.misfit:.0%}"
+        f"worst misfit {formatting.percent(fit.misfit, 0)}"
     )
 
 

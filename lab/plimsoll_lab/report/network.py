@@ -52,4 +52,4 @@ def _rate(bits_per_s: float | None) -> str:
 
 
 def _off(ratio: float | None) -> str:
-    return "" if ratio is None else f" ({ratio:+z.1%})"
+    return "" if ratio is None else f" ({ratio * 100:+z.1f} %)"

@@ -17,7 +17,7 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
     if plan.search is not None:
         most = formatting.elapsed(plan.search.patience_s * len(plan.trials))
         lasting += f" or more, up to {most}: trials become as long as "
-        lasting += f"bounds {plan.search.width:.1%} apart ask for (a greater width is quicker)"
+        lasting += f"bounds {formatting.percent(plan.search.width)} apart ask for (a greater width is quicker)"
     lines = [plan.question, "", f"{count}, {lasting}, seed {plan.seed}"]
     axes: dict[str, dict[str, None]] = {}
     for point in plan.points:
@@ -32,9 +32,10 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
             f"a difference can be shown with {family.repetitions_needed} repetitions or more",
         ]
     if family.detectable is not None and family.detectable.difference is not None:
+        shown, noise = formatting.percent(family.detectable.difference), formatting.percent(family.detectable.noise, 0)
         lines.append(
-            f"with {plan.repeat}, a difference of {family.detectable.difference:.1%} is shown in four of five runs, "
-            f"if a figure varies by {family.detectable.noise:.0%} from repetition to repetition"
+            f"with {plan.repeat}, a difference of {shown} is shown in four of five runs, "
+            f"if a figure varies by {noise} from repetition to repetition"
         )
     for line in warning_lines(plan.warnings, colour=colour):
         lines += ["", line]

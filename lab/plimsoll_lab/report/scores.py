@@ -72,7 +72,7 @@ def controls_fold(controls: Sequence[ControlRecord], run: RunRecord) -> list[Par
             Cell(text=run.figure(each.figure).label, heading=True),
             Cell(text=formatting.setting(each.at)),
             Cell(text=formatting.ratio(each.ratio, each.ratio_ci95)),
-            Cell(text="-" if each.floor is None else f"{each.floor:.1%}"),
+            Cell(text="-" if each.floor is None else formatting.percent(each.floor)),
             Cell(text="", badge="differs", tone="missed") if each.differs else Cell(text="alike"),
         )
         for each in controls

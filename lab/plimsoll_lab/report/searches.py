@@ -41,7 +41,7 @@ def _overview(summary: RunSummary) -> list[list[str]]:
             "-" if each.lower is None else f"{each.lower:,}",
             "-" if each.upper is None else f"{each.upper:,}",
             f"{each.ended}/{each.searches}",
-            "-" if each.spread is None else f"{each.spread:.1%}",
+            "-" if each.spread is None else formatting.percent(each.spread),
             each.limited_by or "-",
             each.first_break or "-",
         ]

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll_lab.stats.compare import ends_of
+from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.results import Bound, Fit, Knee
 from plimsoll_lab.stats.summary import CONFIDENCE, Interval, Summary, summarise
 
@@ -124,7 +125,8 @@ def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, s
     found = fit_usl(n, medians)
     misfit = float(np.max(np.abs(usl(n, found) / medians - 1)))
     if misfit > WORST_MISFIT:
-        return None, f"the law misses a median by {misfit:.0%}; above {WORST_MISFIT:.0%} it does not describe the curve"
+        most = percent(WORST_MISFIT, 0)
+        return None, f"the law misses a median by {percent(misfit, 0)}; above {most} it does not describe the curve"
     drawn = [[np.median(rng.choice(each.rates, size=len(each.rates))) for each in loads] for _ in range(RESAMPLES)]
     again = np.array([fit_usl(n, np.array(each)) for each in drawn])
     at = np.geomspace(n[0], n[-1], CURVE_POINTS)

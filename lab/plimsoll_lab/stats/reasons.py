@@ -1,4 +1,4 @@
-"""Reasons in words, each once."""
+"""Reasons in words, each once, and parts as they are written there."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def reasons_once(told: Mapping[str, str]) -> str:
     for name, reason in told.items():
         alike.setdefault(reason, []).append(name)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in alike.items())
+
+
+def percent(part: float, digits: int = 1) -> str:
+    """`7.2 %`; no part that rounds to nothing is negative."""
+    return f"{part * 100:z.{digits}f} %"

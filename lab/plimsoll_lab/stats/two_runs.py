@@ -120,5 +120,5 @@ def _call(
     if p_adjusted < SIGNIFICANCE and not low <= 1 <= high:
         return "better", f"the interval excludes 1, p is {p_adjusted:.2g} after Holm's adjustment"
     if 1 / (1 + margin) <= low and high <= 1 + margin:
-        return "equivalent", f"the interval lies within {margin:.0%}"
+        return "equivalent", f"the interval lies within {margin * 100:g} %"
     return "not shown", f"p is {p_adjusted:.2g} after Holm's adjustment"

@@ -16,7 +16,7 @@ import numpy as np
 
 from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor
-from plimsoll_lab.stats.reasons import reasons_once
+from plimsoll_lab.stats.reasons import percent, reasons_once
 from plimsoll_lab.stats.resampling import LARGEST_LOG
 from plimsoll_lab.stats.results import Call
 
@@ -156,10 +156,10 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
         return _no_pair(ranking)
     if pair.low > 0 and len(ranking.best) == 1:
         if floor is not None and pair.estimate <= math.log1p(floor):
-            return "not shown", f"the difference is within the control's noise floor of {floor:.1%}"
+            return "not shown", f"the difference is within the control's noise floor of {percent(floor)}"
         return "better", f"every other contender's interval against {ranking.best[0]} excludes 1"
     if _within(pair, margin):
-        return "equivalent", f"the interval lies within {margin:.0%}"
+        return "equivalent", f"the interval lies within {margin * 100:g} %"
     return "not shown", f"{len(ranking.best)} contenders may be best, and cannot be distinguished"
 
 
