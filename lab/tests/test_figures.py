@@ -168,8 +168,20 @@ def test_a_capture_tells_endpoints_flags_and_the_swing_of_its_whole_intervals() 
     summary = {"endpoints": 11, "packets": 123, "interval_s": 0.5, "interval": intervals, "tcp": {"resets": 3}}
     found = figures(captures=({"summary": summary},))
     assert (found["endpoints"], found["capture.packets"], found["capture.resets"]) == (11, 123, 3)
-    assert found["capture.packets_per_s_max"] == 160.0
+    assert found["capture.packets_per_s_max"] == 82.0
     assert found["capture.packets_per_s_swing"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "packets", "most"),
+    [(1.0, [5, 40, 7], 40.0), (0.1, [90] + [1] * 9 + [10] * 10 + [99], 100.0), (0.1, [90, 9], 99.0)],
+)
+def test_the_busiest_second_is_one_however_short_the_capture(
+    interval_s: float, packets: list[int], most: float
+) -> None:
+    """A capture below ten seconds has intervals of a tenth: its busiest one is no second."""
+    summary = {"interval_s": interval_s, "interval": [{"packets": each} for each in packets]}
+    assert figures(captures=({"summary": summary},))["capture.packets_per_s_max"] == pytest.approx(most)
 
 
 def test_the_swing_of_a_capture_leaves_out_where_connections_open_and_close() -> None:

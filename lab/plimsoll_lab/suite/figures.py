@@ -141,7 +141,7 @@ FIGURES: tuple[Figure, ...] = (
     *_counts("capture", "lower", out_of_order="packets out of order", duplicate_acks="duplicate ACKs"),
     *_counts("capture", "lower", zero_windows="zero windows", resets="resets captured"),
     *_counts("capture", "lower", unanswered_syn="SYNs never answered"),
-    Figure(name="capture.packets_per_s_max", label="packets a second, busiest interval", unit="per_s", better="higher"),
+    Figure(name="capture.packets_per_s_max", label="packets in the busiest second", unit="per_s", better="higher"),
     Figure(name="capture.packets_per_s_swing", label="swing of packets a second", unit="ratio", better="lower"),
 )
 BY_NAME = {figure.name: figure for figure in FIGURES}
