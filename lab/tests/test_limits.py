@@ -137,6 +137,17 @@ def test_a_limit_of_which_nothing_can_be_told_ends_in_4(limits: str, code: int, 
     assert ("limits of which it cannot be told" in render(summary, folder.read_run(), colour=False)) == (code == 4)
 
 
+def test_a_limit_on_a_figure_that_no_trial_has_is_said_to_be_one(tmp_path: Path) -> None:
+    """More repetitions would tell no more."""
+    folder = stored_run(tmp_path / "0001", repeat=2)
+    run = folder.read_run()
+    run.limits = [read_limit("capture.packets", "< 5", source="it.toml")]
+    folder.write_run(run)
+    summary = summarise_run(folder)
+    assert [each.met for each in summary.limits_undecided] == [None]
+    assert "capture.packets < 5; no valid trial has this figure" in render(summary, run, colour=False)
+
+
 @pytest.mark.parametrize("table", ["limits", "expect"])
 def test_a_status_that_a_limit_or_an_expectation_names_is_a_figure_of_the_run(table: str) -> None:
     suite = read_text(

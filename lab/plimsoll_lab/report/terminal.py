@@ -159,5 +159,7 @@ def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
         for each in limits:
             unit = run.figure(each.figure).unit
             median, interval = formatting.number(each.median, unit), formatting.interval(each.median_ci95, unit)
-            lines.append(f"  {formatting.setting(each.point)}: {each.limit}; the median is {median} (95 %: {interval})")
+            told = f"the median is {median} (95 %: {interval})"
+            told = "no valid trial has this figure" if each.median is None else told
+            lines.append(f"  {formatting.setting(each.point)}: {each.limit}; {told}")
     return lines
