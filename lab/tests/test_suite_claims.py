@@ -4,13 +4,14 @@ run of a changed suite is still about.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from made_claims import judged, made
 from made_records import calibration_record, point_summary, run_record
 
-from plimsoll_lab.analysis.claims import compare_references, judge_claims
+from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord
 from plimsoll_lab.suite.errors import SuiteError
@@ -86,6 +87,28 @@ def test_a_row_of_a_documents_table_is_a_reference_a_figure() -> None:
     found = read(SUITE + ROW).references
     assert [(each.figure, each.value) for each in found] == [("elapsed_s", 3.0), ("client.h2.requests.completed", 6870)]
     assert {(each.source, each.at["load.connections"]) for each in found} == {("a document, table 1", 20)}
+
+
+@pytest.mark.parametrize(
+    ("expect", "interval", "outcome"),
+    [
+        ("< 0us", (-9.0, -2.0), "confirmed"),
+        ("< 0us", (-9.0, 1.0), "cannot be told"),
+        ("< 0us", (1.0, 2.0), "contradicted"),
+        (">= 0us", (-9.0, -2.0), "contradicted"),
+        (">= 0us", (-1.0, 5.0), "cannot be told"),
+        ("> 0us", (0.5, 5.0), "confirmed"),
+        ("< 5us", (-9.0, -2.0), "other hardware"),
+        ("-5us to 5us", (-4.0, 4.0), "other hardware"),
+        ("-5us to 5us", (-6.0, 4.0), "cannot be told"),
+        ("-9us to -5us", (-4.0, 4.0), "contradicted"),
+    ],
+)
+def test_a_difference_may_be_negative(expect: str, interval: tuple[float, float], outcome: str) -> None:
+    """Ranges began at 0: a difference below that was 0, and one of less than 0 never confirmed."""
+    (claim,) = read(SUITE + CLAIM.replace("1.5 to 3", expect) + "difference = true\n").claims
+    least, most = -math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most
+    assert decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference) == outcome
 
 
 def test_a_claim_is_read_as_it_is_written() -> None:

@@ -90,12 +90,15 @@ def compare_references(
     return found
 
 
-def decide_claim(interval: Interval | None, least: float, most: float, *, portable: bool) -> ClaimOutcome:
-    """The outcome of a claim whose points all have results."""
+def decide_claim(
+    interval: Interval | None, least: float, most: float, *, portable: bool, signed: bool = False
+) -> ClaimOutcome:
+    """The outcome of a claim whose points all have results; `signed` of a difference."""
     if interval is None:
         return UNTOLD
     # Ranges begin at zero. Student's interval may reach below, and a growth may lie there.
-    low, high = max(0.0, interval[0]), max(0.0, interval[1])
+    floor = -math.inf if signed else 0.0
+    low, high = (max(floor, end) for end in interval)
     if high < least or low > most:
         return CONTRADICTED
     if low < least or high > most:
@@ -123,8 +126,10 @@ def _judge(
     here = [_matching(points, place)[0] for place in settings_of(claim)]
     obstacle = paths_off or _unlike_told(claim.figure, here, trials)
     value, interval, none = _value(series, difference=claim.difference)
+    least = -math.inf if claim.least is None else claim.least
     most = math.inf if claim.most is None else claim.most
-    outcome = UNTOLD if obstacle else decide_claim(interval, claim.least, most, portable=claim.portable)
+    decided = decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference)
+    outcome = UNTOLD if obstacle else decided
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",

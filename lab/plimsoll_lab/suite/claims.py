@@ -19,6 +19,8 @@ from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.tables import Table, as_setting, as_table, as_tables, refuse_unknown
 
 _OPERATOR = re.compile(r"\s*(<=|>=|<|>)\s*(.+?)\s*")
+NEXT_TO_ZERO = math.nextafter(0.0, math.inf)
+"""The end of a range above 0."""
 _BETWEEN = re.compile(r"\s*(.+?)\s+to\s+(.+?)\s*")
 
 
@@ -80,13 +82,13 @@ def _claim(table: Table, where: str) -> Claim:
         one, other = (_setting({"against": each}, "against", where) for each in pair)
         against = (one, other)
     expect = _text(table, "expect", where)
-    portable, difference = table.get("portable", over is not None), table.get("difference", False)
-    for key, value in (("portable", portable), ("difference", difference)):
-        if not isinstance(value, bool):
-            raise SuiteError(f"{where} {key}: {value!r} is neither true nor false")
+    difference = _switch(table, "difference", where, default=False)
     if difference and over is None:
         raise SuiteError(f'{where} difference: of which two points? write the second one as "over"')
-    least, most = _range(expect, figure, where, ratio=over is not None and not difference)
+    ratio = over is not None and not difference
+    least, most = _range(expect, figure, where, ratio=ratio, signed=difference)
+    # Of a difference only the sign can be expected of any hardware.
+    anywhere = ratio or (difference and all(abs(end or 0.0) <= NEXT_TO_ZERO for end in (least, most)))
     return Claim(
         name=_text(table, "name", where),
         source=_text(table, "source", where),
@@ -98,23 +100,31 @@ def _claim(table: Table, where: str) -> Claim:
         most=most,
         expect=expect,
         free=str(table.get("free", "")),
-        portable=portable is True,
-        difference=difference is True,
+        portable=_switch(table, "portable", where, default=anywhere),
+        difference=difference,
     )
 
 
-def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[float, float | None]:
+def _switch(table: Table, key: str, where: str, *, default: bool) -> bool:
+    value = table.get(key, default)
+    if not isinstance(value, bool):
+        raise SuiteError(f"{where} {key}: {value!r} is neither true nor false")
+    return value
+
+
+def _range(expect: str, figure: Figure, where: str, *, ratio: bool, signed: bool) -> tuple[float | None, float | None]:
+    """The ends of a range; None where it has none. What is not signed begins at 0."""
     try:
         if operator := _OPERATOR.fullmatch(expect):
-            bound, below = _bound(operator[2], figure, ratio=ratio), operator[1][0] == "<"
+            bound, below = _bound(operator[2], figure, ratio=ratio, signed=signed), operator[1][0] == "<"
             if "=" not in operator[1]:
                 # The bound is no part of the range, which ends at the number beside it.
                 bound = math.nextafter(bound, -math.inf if below else math.inf)
-            return (0.0, bound) if below else (bound, None)
+            return (None if signed else 0.0, bound) if below else (bound, None)
         between = _BETWEEN.fullmatch(expect)
         if between is None:
             raise SuiteError(f"{where} expect: '{expect}' is no range; write '< 2', '>= 250ms' or '1.5 to 3'")
-        least, most = (_bound(end, figure, ratio=ratio) for end in between.groups())
+        least, most = (_bound(end, figure, ratio=ratio, signed=signed) for end in between.groups())
     except ValueError as refusal:
         raise SuiteError(f"{where} expect: {refusal}") from None
     if least >= most:
@@ -122,7 +132,9 @@ def _range(expect: str, figure: Figure, where: str, *, ratio: bool) -> tuple[flo
     return least, most
 
 
-def _bound(text: str, figure: Figure, *, ratio: bool) -> float:
+def _bound(text: str, figure: Figure, *, ratio: bool, signed: bool) -> float:
+    if signed and text.startswith("-"):
+        return -read_value(text[1:].strip(), figure.unit)
     return units.rate(text) if ratio else read_value(text, figure.unit)
 
 

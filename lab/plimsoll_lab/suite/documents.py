@@ -44,8 +44,8 @@ class Claim:
     against: tuple[Settings, Settings] | None
     """Two points whose ratio that ratio is divided by: whether an effect is larger here than
     there."""
-    least: float
-    """The range's lower end: 0 where there is none."""
+    least: float | None
+    """The range's lower end: where there is none 0, and None of a difference."""
     most: float | None
     """Its upper end; None where there is none."""
     expect: str

@@ -247,7 +247,7 @@ CLAIM: Keys = {
     ),
     "portable": Key(
         kind="switch",
-        default="true with `over`",
+        default="true with `over`, of a difference where its range ends at 0",
         example="true",
         means="Whether the claim holds on any hardware. Without it, a figure of other hardware is not judged.",
     ),
