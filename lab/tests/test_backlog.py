@@ -31,13 +31,14 @@ def test_batches_on_a_line_tell_the_growth_exactly() -> None:
     assert ends(batch_growth([0, 4, 8, 12, 16, 20, 24, 28], interval_s=2.0, offered_rate=100)) == (0.02, 0.02)
 
 
-def test_the_bounds_of_a_growth_in_figures() -> None:
+@pytest.mark.parametrize("unit", [0.01, 1, 100])
+def test_the_bounds_of_a_growth_in_figures(unit: float) -> None:
     """Residuals of +-1: their squares sum to 8. Products of neighbours sum to -1, so that their
     correlation is -1/8 + 1/4 = 1/8, and the inflation (9/8) / (7/8) = 9/7. The slope's error is
     sqrt(8 / 6 x 9/7 / 42) = sqrt(2) / 7.
     """
-    beyond = STUDENT * math.sqrt(2) / 7
-    found = growth_of(2, [1, -1, -1, 1, 1, -1, -1, 1])
+    beyond = STUDENT * math.sqrt(2) / 7 * unit
+    found = growth_of(2, [each * unit for each in (1, -1, -1, 1, 1, -1, -1, 1)])
     assert ends(found) == pytest.approx(((2 - beyond) / 100, (2 + beyond) / 100))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 
 from plimsoll_lab.stats.best import FigureComparison, Pair, RankedContender, Ranking, Value
 from plimsoll_lab.stats.reasons import reasons_once
-from plimsoll_lab.stats.verdict import Verdict, verdicts
+from plimsoll_lab.stats.verdict import Verdict, decide, rank, verdicts
 
 MARGIN = 0.05
 NINE: Mapping[int, Value] = dict.fromkeys(range(9), 1.0)
@@ -221,6 +222,18 @@ def test_the_floor_follows_from_the_seed_and_the_place_in_the_family() -> None:
     assert len(set(floors)) > 1
     assert floors == again
     assert floors != others
+
+
+def test_a_family_is_decided_by_its_ranking_and_its_seed() -> None:
+    """Of 14 blocks patterns of signs are drawn."""
+    luck = random.Random(1)
+    values = {name: {block: luck.uniform(1, 2) for block in range(14)} for name in "abc"}
+    family = [replace(COMPARISON, contenders=values, control=(values["a"], values["b"]))]
+    first, again, other = (rank(family, seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert [place.at_most for place in first[0].places] != [place.at_most for place in other[0].places]
+    assert decide(family, margin=0.5, seed=1) == verdicts(first, margin=0.5, seed=1)
+    assert decide(family, margin=0.5, seed=1) != decide(family, margin=0.5, seed=2)
 
 
 NOTHING = Ranking(comparison=replace(COMPARISON, contenders={"a": NINE, "b": {}}), places=[], unranked={})

@@ -45,6 +45,6 @@ def _control(
         ratio=ratio_of_medians(first, second) if first else None,
         ratio_ci95=ratio_interval(first, second, rng) if len(first) >= LEAST_BLOCKS else None,
         p_adjusted=p if first else None,
-        floor=control_floor(first, second, rng) if first else None,
+        floor=control_floor(first, second, rng),
         differs=p < SIGNIFICANCE,
     )

@@ -23,6 +23,6 @@ def last_over_line(points: Sequence[tuple[float, float]]) -> float | None:
     middle = sum(x for x, _ in first) / len(first)
     height = sum(y for _, y in first) / len(first)
     spread = sum((x - middle) ** 2 for x, _ in first)
-    slope = sum((x - middle) * (y - height) for x, y in first) / spread if spread else 0.0
+    slope = sum((x - middle) * y for x, y in first) / spread if spread else 0.0
     line = [height + slope * (x - middle) for x, _ in last]
     return sum(y for _, y in last) / sum(line) if sum(line) > 0 else None

@@ -35,7 +35,7 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         figure=comparison.figure,
         n=len(ordered),
         median=statistics.median(ordered) if ordered else None,
-        median_ci95=median_interval(ordered) if ordered else None,
+        median_ci95=median_interval(ordered),
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
