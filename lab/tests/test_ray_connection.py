@@ -5,6 +5,7 @@ Ray.
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from plimsoll_lab.hosts import ray_connection
 from plimsoll_lab.hosts.messages import Await, ReadClock, Report, Stop
 from plimsoll_lab.hosts.ray_connection import RayConnection
-from plimsoll_lab.problem import HostLost, LabError
+from plimsoll_lab.problem import HostLost, Interrupted, LabError
 
 NEVER = float("inf")
 
@@ -189,3 +190,19 @@ def test_an_actor_that_ray_says_has_died_is_lost_with_rays_reason(ray: FakeRay) 
     actor.ask = Method(lambda _: ray.call(0.1, RayError("The actor died because its node has died. Node Id: 1")))
     with pytest.raises(HostLost, match="the host h2 was lost: The actor died because its node has died"):
         connection.ask(ReadClock())
+
+
+def test_a_signal_as_ray_returns_interrupts_and_is_no_error_of_ours(
+    ray: FakeRay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python hides what the handler raised behind a `SystemError`: Ctrl-C was an internal error."""
+
+    def wait(*_: object, **__: object) -> None:
+        raise SystemError("wait returned a result with an exception set") from Interrupted(signal.SIGINT)
+
+    connection = RayConnection("h1", FakeActor(ray))
+    connection.finish_opening()
+    monkeypatch.setattr(ray, "wait", wait)
+    with pytest.raises(Interrupted) as interrupted:
+        connection.ask(ReadClock())
+    assert interrupted.value.number == signal.SIGINT

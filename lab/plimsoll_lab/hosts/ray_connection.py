@@ -15,7 +15,7 @@ from typing import Any
 
 from plimsoll_lab.hosts.host import NotifyingConnection
 from plimsoll_lab.hosts.messages import CHANGE_NOTHING, AnswerT, Await, Message, Report, Stop
-from plimsoll_lab.problem import HostLost, LabError
+from plimsoll_lab.problem import HostLost, Interrupted, LabError
 
 SILENT_S = 2.0
 """Seconds without an answer after which a host is probed."""
@@ -107,7 +107,7 @@ class RayConnection:
             opened = [each._open for each in connections if each._open is not None]  # noqa: SLF001
             pause_s = max(0.0, min(left_s, LOOK_S))
             if opened:
-                self._ray.wait(opened, num_returns=1, timeout=pause_s, fetch_local=False)
+                self._wait(opened, pause_s)
             else:
                 time.sleep(pause_s)
             if self._take_ready(connections) or left_s <= LOOK_S:
@@ -128,7 +128,7 @@ class RayConnection:
         opened = {each._open: each for each in connections if each._open is not None}  # noqa: SLF001
         if not opened:
             return False
-        ready, _ = self._ray.wait(list(opened), num_returns=len(opened), timeout=0, fetch_local=False)
+        ready = self._wait(list(opened), 0.0, most=len(opened))
         for reference in ready:
             opened[reference]._collect()  # noqa: SLF001
         return bool(ready)
@@ -147,8 +147,7 @@ class RayConnection:
         """What a call brings, while the host gives signs."""
         deadline = time.monotonic() + most_s
         while True:
-            ready, _ = self._ray.wait([reference], timeout=LOOK_S)
-            if ready:
+            if self._wait([reference], LOOK_S, fetch=True):
                 break
             self._probe_liveness()
             if time.monotonic() > deadline:
@@ -160,13 +159,27 @@ class RayConnection:
         self._heard_at = time.monotonic()
         return result
 
+    def _wait(self, references: list[Any], most_s: float, *, most: int = 1, fetch: bool = False) -> list[Any]:
+        """The calls that have been answered: none of them only when the time is over. Raises
+        `Interrupted`.
+        """
+        try:
+            ready, _ = self._ray.wait(references, num_returns=most, timeout=most_s, fetch_local=fetch)
+        except SystemError as error:
+            # A signal came as Ray's own code returned: to Python that is a function with a result
+            # and an exception.
+            if isinstance(error.__cause__, Interrupted):
+                raise error.__cause__ from None
+            raise
+        found: list[Any] = ready
+        return found
+
     def _probe_liveness(self) -> None:
         if self._lost is not None:
             raise self._lost
         now = time.monotonic()
         if self._sign is not None:
-            ready, _ = self._ray.wait([self._sign], timeout=0)
-            if ready:
+            if self._wait([self._sign], 0.0, fetch=True):
                 sign, self._sign = self._sign, None
                 self._result(sign, ANSWER_S)
             elif now - self._sign_asked_at > LOST_S:
