@@ -133,6 +133,12 @@ def kill_at(folder: Path, lab: subprocess.Popen[bytes], draw: random.Random) -> 
     return held
 
 
+def made_again(path: Path, content: bytes) -> bool:
+    """Whether a stored trial that a busy machine had spoilt was made again, and says so."""
+    before, now = json.loads(content), json.loads(path.read_bytes())
+    return before["outcome"] != "ok" and len(now.get("attempts", ())) > len(before.get("attempts", ()))
+
+
 def test_a_killed_run_leaves_nothing_and_is_resumed_to_a_whole_result(tmp_path: Path) -> None:
     (tmp_path / "killed.toml").write_text(SUITE)
     draw = random.Random(SEED)
@@ -143,7 +149,7 @@ def test_a_killed_run_leaves_nothing_and_is_resumed_to_a_whole_result(tmp_path: 
         held = kill_at(tmp_path, lab, draw)
         assert_nothing_left(tmp_path, lab, held)
         for path, content in done.items():
-            assert path.read_bytes() == content, "a finished trial was touched"
+            assert path.read_bytes() == content or made_again(path, content), "a finished trial was touched"
         # Killed before its record was written, a run has not begun, and the next one has another
         # number.
         for record in tmp_path.glob("runs/*/run.json"):
