@@ -2,8 +2,10 @@
 
 pub(crate) mod books;
 pub(crate) mod forwarder;
+pub(crate) mod http;
 pub(crate) mod network;
 pub(crate) mod peer;
+pub(crate) mod ruled;
 pub(crate) mod running;
 pub(crate) mod server;
 pub(crate) mod site;
