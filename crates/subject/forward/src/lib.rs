@@ -17,6 +17,7 @@ mod ending;
 mod error;
 mod event_loop;
 mod failures;
+mod file_watch;
 mod forwarder;
 mod inherited;
 mod limit;
@@ -40,11 +41,12 @@ mod upgrade;
 
 pub use ending::Ending;
 pub use error::Error;
+pub use file_watch::FileWatch;
 pub use forwarder::{Config, Forwarder};
 pub use inherited::Inherited;
 pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
 pub use plimsoll_reactor::leaked::Leaked;
-pub use reload::{FileWatch, Source};
+pub use reload::Source;
 pub use totals::Totals;
 
 /// Whether a table is valid: its names resolve, its sources are addresses of this machine, and no

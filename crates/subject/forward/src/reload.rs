@@ -3,10 +3,8 @@
 //! own: what they have open is in nobody's way, and in nobody's books.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,6 +14,7 @@ use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, passing};
 
+use crate::file_watch::FileWatch;
 use crate::names::{Answer, Names};
 use crate::route::Route;
 use crate::shared::{Routes, Shared};
@@ -27,45 +26,6 @@ pub struct Source {
     pub read: Box<dyn Fn() -> Result<Table, String> + Send + Sync>,
     /// Reload whenever this file has changed.
     pub watch: Option<FileWatch>,
-}
-
-/// What a file holds, looked at from time to time.
-pub struct FileWatch {
-    path: PathBuf,
-    /// What was in it when a table was last wanted, and at the last look: a hash.
-    read: Option<u64>,
-    seen: Option<u64>,
-}
-
-impl FileWatch {
-    /// Begins to watch a file. To be called before it is first read, so that no change falls in
-    /// between.
-    pub fn begin(path: PathBuf) -> FileWatch {
-        let now = content(&path);
-        FileWatch { path, read: now, seen: now }
-    }
-
-    /// Whether the file's content has changed since this last returned true. A file that is being
-    /// written changes from one look to the next, so two looks in a row have to find the same.
-    fn has_changed(&mut self) -> bool {
-        let now = content(&self.path);
-        let settled = now == self.seen;
-        self.seen = now;
-        // A file that is gone is about to be replaced.
-        let changed = settled && now.is_some() && now != self.read;
-        if changed {
-            self.read = now;
-        }
-        changed
-    }
-}
-
-/// A hash of what a file holds: its times and its length may stay the same when that changes.
-fn content(path: &Path) -> Option<u64> {
-    let bytes = std::fs::read(path).ok()?;
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    Some(hasher.finish())
 }
 
 /// Where no rule has a name, this often it is looked whether one has come.
@@ -298,6 +258,7 @@ fn renew(names: &Names, routes: &Routes, now: Instant) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::table::{lines, mapping, toml};
+    use std::path::PathBuf;
     use std::sync::Mutex;
 
     fn names(answers: &Arc<Mutex<Result<[u8; 4], &'static str>>>) -> Names {
@@ -372,26 +333,6 @@ mod tests {
         for to in ["127.0.0.1:2", "localhost:2", "unix:/run/a"] {
             assert_eq!(check("[\"127.0.0.9\"]", to), Ok(()), "{to}");
         }
-    }
-
-    #[test]
-    fn a_file_has_changed_when_two_looks_find_the_same_new_content() {
-        let path = std::env::temp_dir().join(format!("plimsoll-watch-{}", std::process::id()));
-        let write = |text: &str| std::fs::write(&path, text).expect("the folder can be written to");
-        write("one");
-        let mut watch = FileWatch::begin(path.clone());
-        assert!(!watch.has_changed());
-        write("tw");
-        assert!(!watch.has_changed(), "it may be half of it");
-        write("two");
-        assert!(!watch.has_changed());
-        assert!(watch.has_changed(), "of the same length, and whatever its time");
-        assert!(!watch.has_changed());
-        std::fs::remove_file(&path).expect("it is there");
-        assert!(!watch.has_changed() && !watch.has_changed());
-        write("two");
-        assert!(!watch.has_changed() && !watch.has_changed(), "it holds what was read");
-        std::fs::remove_file(&path).expect("it is there");
     }
 
     #[test]
