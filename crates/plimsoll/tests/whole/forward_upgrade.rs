@@ -129,6 +129,17 @@ fn upgrade_at(folder: &Folder) -> String {
     format!("--upgrade={}", text_of(&folder.path("upgrade")))
 }
 
+/// Asks the process there for its listeners, as one does that takes over: the connection, on which
+/// it waits for an answer, and what it has sent.
+fn ask_for_listeners(folder: &Folder) -> (OwnedFd, Vec<OwnedFd>) {
+    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
+    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
+    until("all sockets are sent", || {
+        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
+    });
+    (asks, sockets)
+}
+
 #[test]
 fn without_a_path_the_same_command_takes_over_and_another_one_meets_nobody() {
     let folder = Folder::new();
@@ -200,12 +211,7 @@ fn a_signal_to_the_old_process_leaves_the_listeners_to_one_that_is_taking_over()
         let (folder, address) = (Folder::new(), free_address());
         let mapping = format!("{address}={}", echo());
         let mut old = Forwarder::start(&[&mapping, "--workers", "2", "--accept", accept, &upgrade_at(&folder)]);
-        // This test is the process that takes over.
-        let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
-        let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
-        until("all sockets are sent", || {
-            passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
-        });
+        let (asks, mut sockets) = ask_for_listeners(&folder);
         old.signal("STOP");
         if answer {
             passing::send(&asks, b".\x01", &[]).expect("there is room");
@@ -232,12 +238,7 @@ fn a_signal_to_the_old_process_leaves_the_admin_address_to_one_that_is_taking_ov
     let mut old = Forwarder::start(&["--config", &folder.write("forward.toml", &table), &upgrade_at(&folder)]);
     let mut held = connect(address);
     exchange(&mut held);
-    // This test is the process that takes over.
-    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
-    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
-    until("all sockets are sent", || {
-        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
-    });
+    let (_asks, mut sockets) = ask_for_listeners(&folder);
     let taken = TcpListener::from(sockets.swap_remove(0));
     assert_eq!(taken.local_addr().expect("it is bound"), admin);
     old.signal("TERM");
@@ -317,12 +318,7 @@ fn a_process_that_drains_ends_although_another_one_asks_for_its_admin_address_an
     exchange(&mut held);
     old.signal("TERM");
     until("it drains", || TcpStream::connect(address).is_err());
-    // This test is the process that takes over.
-    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
-    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
-    until("all sockets are sent", || {
-        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
-    });
+    let (_asks, sockets) = ask_for_listeners(&folder);
     assert_eq!(sockets.len(), 1);
     until("who asks costs no CPU", || old.is_quiet());
     drop(held);
@@ -337,11 +333,7 @@ fn tables_that_wait_for_a_process_that_asks_and_says_no_more_cost_no_cpu() {
     let (folder, address) = (Folder::new(), free_address());
     let config = folder.write("forward.toml", &format!("[forward]\n\"{address}\" = \"{}\"\n", echo()));
     let mut forwarder = Forwarder::start(&["--config", &config, &upgrade_at(&folder)]);
-    let asks = unix::connect_for_messages(&folder.path("upgrade")).expect("it waits there");
-    let (mut message, mut sockets) = ([0; passing::MOST], Vec::new());
-    until("all sockets are sent", || {
-        passing::receive(&asks, &mut message, &mut sockets).is_ok_and(|length| message[..length] == *b".")
-    });
+    let (asks, sockets) = ask_for_listeners(&folder);
     // The first table waits with the coordinator, the second one with the thread that has read it.
     for _ in 0..2 {
         forwarder.signal("HUP");
