@@ -41,6 +41,9 @@ fn largest_share(
     furthest: u64,
     allowed: f64,
 ) -> Option<(&'static str, f64, f64)> {
+    if response.count == 0 {
+        return None;
+    }
     let told = PERCENTILES.iter().filter(|(_, one_in, _)| *one_in <= furthest && lag.count / one_in >= SAMPLES_BEYOND);
     // One late request of ten is an accident, so of fewer the median is judged.
     let told: Vec<&Percentile> =
@@ -61,7 +64,7 @@ pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
     };
     // The least lag says nothing of the least response time: they are of two requests.
     let published = TIMES_FIGURES.iter().filter(|(name, _)| *name != "min");
-    let own = published.filter(|(_, read)| lag.count > 0 && is_own(*read));
+    let own = published.filter(|(_, read)| lag.count.min(response.count) > 0 && is_own(*read));
     own.map(|(name, _)| format!("response_time_us.{name}")).collect()
 }
 

@@ -173,6 +173,17 @@ fn each_figure_is_doubted_by_the_lag_that_it_has_itself() {
 }
 
 #[test]
+fn lag_is_no_share_of_response_times_where_nothing_was_answered() {
+    let mut outcome = honest();
+    outcome.window.response = Tally::default().response;
+    outcome.window.requests.completed = 0;
+    outcome.window.requests.failed = REQUESTS;
+    outcome.window.errors.closed = REQUESTS;
+    assert_eq!(judge(&open(), &outcome), (true, codes(&["nothing_completed"])));
+    assert_eq!(summarise(&open(), &outcome).doubted, Vec::<String>::new());
+}
+
+#[test]
 fn answers_that_wait_for_those_before_them_are_said() {
     let mut outcome = honest();
     (0..REQUESTS).for_each(|_| outcome.window.receive_lag.record_ns(3 * MILLISECOND));
