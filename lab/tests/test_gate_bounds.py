@@ -50,18 +50,19 @@ def part(log: float, better: str) -> float:
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
-def test_the_bounds_of_a_loss_in_figures(better: str) -> None:
+@pytest.mark.parametrize("unit", [1, 1e-6])
+def test_the_bounds_of_a_loss_in_figures(better: str, unit: float) -> None:
     """Of 64 patterns a twentieth is three. The deviations sum to 12 in one pattern and to 10 in
     two, so that the third largest t is that of 10: it is L's. U's is Student's at 95 % with five
     degrees of freedom, 2.015.
     """
-    mean = 0.04
-    comparison = compared([mean + each / 100 for each in DEVIATIONS], better)
+    mean = 0.04 * unit
+    comparison = compared([mean + each / 100 * unit for each in DEVIATIONS], better)
     [found] = bounds_of(comparison)
     assert (found.comparison, found.blocks) == (comparison, 6)
     assert found.estimate == pytest.approx(part(mean, better))
-    assert found.at_least == pytest.approx(part(mean - t_of(10) * ERROR, better))
-    assert found.at_most == pytest.approx(part(mean + 2.0150484 * ERROR, better))
+    assert found.at_least == pytest.approx(part(mean - t_of(10) * ERROR * unit, better))
+    assert found.at_most == pytest.approx(part(mean + 2.0150484 * ERROR * unit, better))
 
 
 def test_the_lower_bounds_hold_together() -> None:
@@ -104,6 +105,25 @@ def test_an_exact_comparison_widens_no_other() -> None:
     assert alone == beside
     loss = part(0.05, "lower")
     assert (flat.at_least, flat.estimate, flat.at_most) == pytest.approx((loss, loss, loss))
+
+
+def test_five_blocks_are_too_few_beside_others_that_have_enough() -> None:
+    six, five = compared([each / 100 for each in DEVIATIONS]), compared([0.01, 0.02, 0.03, 0.05, 0.04])
+    enough, short = bounds_of(six, five)
+    assert enough == bounds_of(six)[0]
+    assert (short.blocks, short.at_least, short.at_most) == (5, None, None)
+
+
+@pytest.mark.parametrize(("blocks", "are_drawn"), [(13, False), (14, True)])
+def test_the_patterns_of_up_to_13_blocks_are_no_matter_of_luck(blocks: int, *, are_drawn: bool) -> None:
+    logs = (np.random.default_rng(6).normal(size=blocks) / 100).tolist()
+    comparison = replace(
+        compared([0.0]),
+        baseline=dict.fromkeys(range(blocks), 100.0),
+        values={block: 100 * math.exp(each) for block, each in enumerate(logs)},
+    )
+    ends = {losses([comparison], np.random.default_rng(seed))[0].at_least for seed in range(5)}
+    assert (len(ends) > 1) == are_drawn
 
 
 def test_more_than_13_blocks_are_drawn() -> None:
@@ -219,7 +239,8 @@ def chances(blocks: int, noise: float, tolerance: float, comparisons: int) -> tu
 
 
 @pytest.mark.parametrize(
-    ("noise", "tolerance", "comparisons"), [(0.03, 0.05, 1), (0.03, 0.05, 2), (0.06, 0.05, 6), (0.02, 0.1, 3)]
+    ("noise", "tolerance", "comparisons"),
+    [(0.03, 0.05, 1), (0.03, 0.05, 2), (0.02, 0.05, 2), (0.016, 0.05, 40), (0.06, 0.05, 6), (0.02, 0.1, 3)],
 )
 def test_the_number_of_blocks_is_the_fewest_with_which_nine_of_ten_gates_decide(
     noise: float, tolerance: float, comparisons: int

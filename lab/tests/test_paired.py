@@ -94,19 +94,20 @@ def test_a_permutation_test_of_blocks_that_do_not_differ_counts_every_pattern() 
 def test_holms_factors_fall_by_one_a_rank_and_a_later_p_is_never_smaller() -> None:
     """3 x 0.02 = 0.06; then 2 x 0.025 = 0.05, less than 0.06; then 0.9, and none is above 1."""
     assert holm([0.9, 0.02, 0.025]) == pytest.approx([0.9, 0.06, 0.06])
-    assert holm([0.6, 0.5]) == [1, 1]
+    assert holm([0.6, 0.9]) == [1, 1]
     assert holm([]) == []
 
 
+@pytest.mark.parametrize("turned", [0, 1, 3])
 @pytest.mark.parametrize(("apart", "floor"), [(5, math.e - 1), (6, 0)])
-def test_a_twentieth_of_the_deals_lies_beyond_the_floor(apart: int, floor: float) -> None:
+def test_a_twentieth_of_the_deals_lies_beyond_the_floor(apart: int, floor: float, turned: int) -> None:
     """One value of each of these blocks is e and the other 1; in as many blocks less one both are
     far higher. So the median of one side is 1 only where it gets every 1, and the two medians
     differ in 2 of 2 ** n deals: 6.3 % of five blocks, and 3.1 % of six.
     """
     one, other = [math.e] * apart + [50.0] * (apart - 1), [1.0] * apart + [50.0] * (apart - 1)
     # Which of the two measurements a value belongs to says nothing.
-    one[0], other[0] = other[0], one[0]
+    one[:turned], other[:turned] = other[:turned], one[:turned]
     assert control_floor(one, other, rng()) == pytest.approx(floor)
 
 

@@ -106,6 +106,15 @@ def test_series_without_deviations_and_pairs_of_five_blocks_are_not_resampled() 
     assert smallest_p([], 6, rng()).tolist() == [1]
 
 
+def test_what_differs_by_rounding_alone_is_not_resampled() -> None:
+    """0.1 + 0.2 is more than 0.3. Also where a block is missing, whose value says nothing."""
+    rounded, real = [0.1 + 0.2, 0.3, 0.3, 0.3, 0.3, 0.3], logs_of(DEVIATIONS)
+    alone = smallest_p([real], 6, rng()).tolist()
+    assert smallest_p([logs_of(rounded), real], 6, rng()).tolist() == alone
+    seven, short = logs_of([*DEVIATIONS, 0.5], [True] * 7), logs_of([*rounded, 0.0], [True] * 6 + [False])
+    assert smallest_p([seven, short], 7, rng()).tolist() == smallest_p([seven], 7, rng()).tolist()
+
+
 def test_missing_blocks_are_filled_with_the_deviations_of_the_others() -> None:
     """Of eight blocks a pair has six: the seventh and eighth repeat the first two deviations, 1 and
     -1, so that their mean stays 0.

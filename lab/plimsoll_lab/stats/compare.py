@@ -53,8 +53,8 @@ def row_medians(rows: Array) -> Array:
     """The median of each row; a partition finds it three times as fast as np.median."""
     middle = rows.shape[1] // 2
     if rows.shape[1] % 2:
-        return np.asarray(np.partition(rows, middle, axis=1)[:, middle])
-    return np.asarray(np.partition(rows, (middle - 1, middle), axis=1)[:, middle - 1 : middle + 1].mean(axis=1))
+        return np.asarray(np.partition(rows, middle)[:, middle])
+    return np.asarray(np.partition(rows, (middle - 1, middle))[:, middle - 1 : middle + 1].mean(axis=1))
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float:

@@ -132,7 +132,7 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     """
     blocks = max(map(len, series))
     signs = sign_patterns(2**blocks, blocks) if blocks <= EXACT_UP_TO else drawn_signs(RESAMPLES, blocks, rng)
-    centred = np.array([np.resize(each - each.mean(), blocks) for each in series])
+    centred = np.array([np.resize(each, blocks) for each in series])
     centred -= centred.mean(axis=1, keepdims=True)
     squares = (centred**2).sum(axis=1)
     centred, squares = centred[squares > SAME**2], squares[squares > SAME**2]
@@ -141,8 +141,7 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     means = signs @ centred.T / blocks
     variances = np.maximum((squares - blocks * means**2) / (blocks - 1), np.finfo(float).tiny)
     smallest = np.sort(special.stdtr(blocks - 1, -(means * math.sqrt(blocks) / np.sqrt(variances)).max(axis=1)))
-    rank = math.floor(SIGNIFICANCE * len(smallest))
-    return float(smallest[rank - 1]) if rank else 0.0
+    return float(smallest[math.floor(SIGNIFICANCE * len(smallest)) - 1])
 
 
 def _loss(comparison: BaselineComparison, logs: tuple[Array, Array, Array], critical_p: float) -> Loss:

@@ -73,7 +73,7 @@ def _filled(series: Array, shared: NDArray[np.bool_]) -> Array:
     deviations = centred_of(series, shared)
     filled = deviations.copy()
     filled[~shared] = np.resize(deviations[shared], int((~shared).sum()))
-    return np.asarray(filled - filled.mean(), dtype=np.float64)
+    return np.asarray(filled - filled.mean())
 
 
 def p_of(t: Array | float, blocks: int) -> Array:
