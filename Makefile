@@ -39,8 +39,9 @@ test: $(VENV)/.locked ## run every test
 test-rust:
 	$(RUST_TEST) --workspace -- --test-threads 6
 
+# Files of tests in the order in which they are collected, which has the longest first: ordered by how many tests they have, those came last.
 test-lab:
-	$(CHECKED_LAB) $(PYTHON) -m pytest --numprocesses 6 --dist loadfile
+	$(CHECKED_LAB) $(PYTHON) -m pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder
 
 peers: ## install the programs that tests and bench compare ours with (Debian, as root); a part whose program is missing is skipped and says so
 	apt-get install --yes --no-install-recommends haproxy nginx-light libnginx-mod-stream rinetd socat postgresql postgresql-contrib \

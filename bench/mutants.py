@@ -44,7 +44,7 @@ timeout_multiplier = 5.0
 [tool.pytest.ini_options]
 pythonpath = ["src", "lab/tests"]
 addopts = "--strict-markers -q -m 'not measures' -p no:cacheprovider"
-markers = ["measures: holds on a machine that does nothing else"]
+markers = ["measures: holds on a machine that does nothing else", "long: takes minutes"]
 # mutmut runs pytest several times in one process, where the last run's folders end late.
 filterwarnings = ["error", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"]
 """

@@ -14,7 +14,7 @@ import pytest
 from cluster import Cluster, needs_ray, open_cluster
 from laboratory import Done
 
-pytestmark = needs_ray
+pytestmark = [*needs_ray, pytest.mark.long]
 
 SUITE = """
 name = "three"

@@ -16,7 +16,7 @@ import pytest
 from cluster import Cluster, needs_ray, open_cluster
 from laboratory import wait_until
 
-pytestmark = needs_ray
+pytestmark = [*needs_ray, pytest.mark.long]
 
 HANGS_S = 400
 SUITE = """

@@ -29,6 +29,12 @@ _interpreter = Path(sys.executable).resolve()
 FAKE.write_text(f"#!{_interpreter} -IS\n" + (Path(__file__).parent / "fake_plimsoll.py").read_text())
 FAKE.chmod(0o755)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes begin first: at the end each would run alone."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 SUITE = """
 name = "small"
 question = "Which one?"

@@ -25,6 +25,8 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 
+pytestmark = pytest.mark.long
+
 SCHEMAS = Path(__file__).parent.parent / "plimsoll_lab" / "store"
 SUITE = """
 name = "most"
