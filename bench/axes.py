@@ -120,15 +120,15 @@ AXES = (
     ),
     Axis(
         name="three-servers:requests-epoll",
-        about="requests a client of epoll, without a pause; 10,000 are the document's",
+        about="requests a client of epoll, with a pause of 10 us; 10,000 are the document's",
         steps=values("load.each", ("100", "1000", "10000")),
-        always="--repeat 1 --only 'point=epoll at its load' --set load.think=0s",
+        always="--repeat 1 --only 'point=epoll at its load' --set load.think=10us",
     ),
     Axis(
         name="three-servers:requests-select",
-        about="requests a client of select, 2,000 clients without a pause; 5,000 are the document's",
+        about="requests a client of select, 2,000 clients with a pause of 10 us; 5,000 are the document's",
         steps=values("load.each", ("100", "1000", "5000")),
-        always="--repeat 1 --only 'point=select at its load' --set load.think=0s --set load.connections=2000",
+        always="--repeat 1 --only 'point=select at its load' --set load.think=10us --set load.connections=2000",
     ),
     Axis(
         name="epoll-scaling:clients",
@@ -145,7 +145,7 @@ AXES = (
     Axis(
         name="epoll-scaling:pause",
         about="pause of 2,500 clients",
-        steps=values("load.think", ("100us", "0s")),
+        steps=values("load.think", ("100us", "10us")),
         always="--repeat 3 --only 'point=case 11'",
     ),
     Axis(

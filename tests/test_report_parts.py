@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from laboratory import ROOT, run_bench
+from laboratory import BINARY, ROOT, run_bench
 
 sys.path.append(str(ROOT / "bench"))  # at the end: bench/http.py is not the library's http
 import axes
 import courses
 import three_servers
+
+from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 
 Json = dict[str, Any]
 
@@ -143,6 +145,7 @@ STEPS_OF_AXES = [
 @pytest.mark.parametrize("command", STEPS_OF_AXES)
 def test_a_step_of_an_axis_is_what_its_command_measures(command: list[str]) -> None:
     plan = axes.plan_of(command)
+    refuse_what_the_binary_refuses(plan, BINARY)
     asked = [word.partition("=")[::2] for word in command if word.startswith(("load.", "network."))]
     assert asked
     for each in plan.points:
