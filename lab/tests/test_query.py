@@ -64,6 +64,10 @@ class Forking(HostProcess):
         super().__init__(cast("Any", None), 1, "proc")
         self._listings = list(listings)
 
+    def now_has(self, listing: Mapping[int, float]) -> None:
+        """Tell this one next, whatever was not asked for."""
+        self._listings = [listing]
+
     def tree(self) -> tuple[ProcessUsage, ...]:
         """The next of them."""
         return tuple(ProcessUsage(pid=pid, name="s", cpu_s=cpu_s) for pid, cpu_s in self._listings.pop(0).items())
@@ -93,9 +97,12 @@ def test_what_processes_used_until_the_opening_was_heard_of_is_theirs(monkeypatc
     )
     monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: reading)
     window, host = Window(lists_processes=True), cast("Host", None)
-    server = Forking({1: 5.0}, {1: 6.0})
+    server = Forking()
+    server.now_has({1: 5.0})
     window.foresee(host, server, {})
+    server.now_has({1: 5.5})
     window.begin(host, server, {}, 0.0)
+    server.now_has({1: 6.0})
     window.end(host, server, {}, 1.0)
     window.length_s = 1.0
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(1, 1.0)]
