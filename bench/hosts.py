@@ -6,7 +6,9 @@ Each part is about the rate and the server's CPU per request:
 
     three-servers   the small form of the suite that ships, on Ray's hosts and on emulated ones,
     port-fwd-4000   over all points that both measured in a round
-    generators      on Ray: two generators and one with the same total
+    generators      on Ray: two generators and one with the same total, of event loops as well:
+                    each loop wakes the server on its own; what one with a single loop saves the
+                    server is measured beside it, and is no equivalence
     scale           1, 2 and 4 emulated hosts at the same rate each: the generators' CPU per request
                     beside what `plimsoll lab plan --scale` says from the run on one of them
     overhead        what Ray costs each host, idle and while a trial runs
@@ -65,7 +67,7 @@ workers = 1
 connections = {connections}
 rate = {rate}
 duration = "{duration}"
-threads = 1
+threads = {threads}
 [network]
 topology = "single,5"
 backend = "kernel"
@@ -88,6 +90,8 @@ class Side:
     generators: int
     rate: int = 4000
     """Requests a second of all generators, over a tenth as many connections."""
+    threads: int = 1
+    """Event loops of each generator."""
     duration: str = "3s"
 
     def suite(self) -> str:
@@ -95,13 +99,18 @@ class Side:
         return SUITE.format(
             connections=self.rate // 10,
             rate=self.rate,
+            threads=self.threads,
             duration=self.duration,
             load=json.dumps([f"h{2 + number}" for number in range(self.generators)]),
         )
 
 
 SHIPPED = ("three-servers", "port-fwd-4000")
-PAIR = (Side(hosts="ray", generators=2), Side(hosts="ray", generators=1))
+GENERATORS = (
+    Side(hosts="ray", generators=2),
+    Side(hosts="ray", generators=1, threads=2),
+    Side(hosts="ray", generators=1),
+)
 SCALE = (1, 2, 4)
 EACH = 1000
 """Requests a second of each generator, where several hosts are held against one."""
@@ -143,7 +152,7 @@ def main() -> int:
             elif name in SHIPPED:
                 keep(name, bench.shipped(name, options.shipped), began)
             else:
-                keep(name, bench.pair(PAIR, rounds), began)
+                keep(name, bench.generators(rounds), began)
     shown = [
         row["equivalent"]
         for part in told.values()
@@ -160,13 +169,17 @@ class Bench:
     cluster: Cluster
     folder: Path
 
-    def pair(self, sides: Sequence[Side], rounds: int) -> dict[str, Any]:
-        """Both sides in turn; the ratio of each figure."""
-        seen = self._in_turn(sides, rounds)
-        return {
-            figure: ratio([each[figure] for each in seen[0]], [each[figure] for each in seen[1]])
-            for figure in EQUIVALENT
-        }
+    def generators(self, rounds: int) -> dict[str, Any]:
+        """Two generators over one of as many event loops, and over one of a single loop."""
+        two, loops, single = self._in_turn(GENERATORS, rounds)
+        told: dict[str, Any] = {}
+        for figure in EQUIVALENT:
+            values = [each[figure] for each in two]
+            told[figure] = ratio(values, [each[figure] for each in loops])
+            beside = ratio(values, [each[figure] for each in single])
+            del beside["equivalent"]
+            told[f"{figure} over one with a single loop"] = beside
+        return told
 
     def scale(self, rounds: int) -> dict[str, Any]:
         """On several emulated hosts: the generators' CPU per request by what a plan says from the
@@ -315,6 +328,8 @@ def say(row: Mapping[str, Any]) -> str:
     if "ratio" not in row:
         return "fewer than three rounds have a point that both measured"
     low, high = row["ci90"]
+    if "equivalent" not in row:
+        return f"{row['ratio']:.3f} ({low:.3f} to {high:.3f})"
     call = "equivalent" if row["equivalent"] else "not shown to be equivalent"
     return f"{row['ratio']:.3f} ({low:.3f} to {high:.3f}): {call} within {MARGIN:.0%}"
 
