@@ -10,7 +10,7 @@ use plimsoll_sys::clock;
 use plimsoll_sys::poll;
 use plimsoll_sys::signal::{Signal, Signals};
 
-use super::start_line::StartLine;
+use super::input::Input;
 use super::untaken::Untaken;
 use super::{Observer, Outcome, Progress, RunError, Stage, TICK, kernel, place};
 use crate::config::StopCondition;
@@ -39,7 +39,7 @@ pub(super) struct Ends {
 
 /// A start that another program gives.
 struct Awaited {
-    line: StartLine,
+    line: Input,
     /// Whether `all_up` was reported to the other program.
     told: bool,
     given: Option<SystemTime>,
@@ -81,7 +81,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let memory_before = resident_bytes();
         let start_lag = Duration::ZERO;
         let awaited = if shared.config.opening.await_start {
-            let line = StartLine::open().map_err(kernel("standard input cannot be read"))?;
+            let line = Input::open().map_err(kernel("standard input cannot be read"))?;
             Some(Awaited { line, told: false, given: None })
         } else {
             None

@@ -2,7 +2,7 @@
 //! that sees them through.
 
 mod coordinator;
-mod start_line;
+mod input;
 mod untaken;
 
 use std::io;

@@ -13,22 +13,22 @@ use crate::config::FURTHEST_START;
 const LONGEST: usize = 64;
 
 /// Standard input, until it has given the line.
-pub(super) struct StartLine {
+pub(super) struct Input {
     input: File,
     read: Vec<u8>,
 }
 
-impl AsFd for StartLine {
+impl AsFd for Input {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.input.as_fd()
     }
 }
 
-impl StartLine {
-    pub(super) fn open() -> io::Result<StartLine> {
+impl Input {
+    pub(super) fn open() -> io::Result<Input> {
         // Not through `std::io::Stdin`: its buffer could hold the line while poll(2) sees nothing.
         let input = io::stdin().as_fd().try_clone_to_owned()?;
-        Ok(StartLine { input: File::from(input), read: Vec::new() })
+        Ok(Input { input: File::from(input), read: Vec::new() })
     }
 
     /// Reads once, which does not block after poll(2) has found something to read. Returns the
