@@ -147,6 +147,7 @@ ELSEWHERE = {
     "load.limit": "it belongs under [limits]",
     "load.start_at": "the lab starts the generators of a trial together",
     "load.await_start": "the lab lets the generators of a trial begin together; write barrier = true",
+    "load.await_end": "the lab lets connections close once it has read what the window ends with",
     "server.listen": "the lab chooses a free port for each trial",
     "forward.config": "write mappings, or any forwarder as a role of kind command",
     "forward.table": "write mappings, or any forwarder as a role of kind command",

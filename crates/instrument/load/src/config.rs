@@ -20,6 +20,9 @@ pub struct Config {
     pub pace: Pace,
     /// How connections are opened.
     pub opening: Opening,
+    /// Whether connections stay up after a window of a set length, until a line on standard input,
+    /// or its end, lets them close. Without [`Opening::reconnect`].
+    pub await_end: bool,
     /// Open loop: how long requests that are due may wait for others, to be sent together.
     pub max_lag: Duration,
     /// How long before a request of a rate, or one after a think time, is due an event loop begins
@@ -246,6 +249,7 @@ pub(crate) mod tests {
             stop_condition: StopCondition::Time(Duration::from_secs(10)),
             pace,
             opening: Opening { rate: None, barrier: false, await_start: false, reconnect: false, sources: Vec::new() },
+            await_end: false,
             max_lag: Duration::ZERO,
             spin: Duration::ZERO,
             warm_up: Duration::ZERO,

@@ -109,6 +109,11 @@ pub(super) struct Common {
     /// that are to begin together; --start-at is still when connections begin to open.
     #[arg(long, help_heading = "Connections")]
     await_start: bool,
+    /// With --duration: once the window has closed and --json has said so, connections stay up
+    /// until standard input gives a line, or ends; for 5 s at most. For a program that reads what
+    /// the server has used before connections close.
+    #[arg(long, help_heading = "Connections", conflicts_with = "reconnect")]
+    await_end: bool,
     /// Local address, or a CIDR range of them, to connect from in turn (repeatable) [default: the
     /// kernel's choice, and several addresses of loopback where its ports would run out].
     #[arg(long, value_name = "ADDR|CIDR", help_heading = "Connections")]

@@ -26,6 +26,7 @@ mod forward_upgrade;
 mod instruments_injected;
 mod link;
 mod link_kernel;
+mod load_await_end;
 mod load_await_start;
 mod load_connects;
 mod load_counts;

@@ -9,6 +9,9 @@ use crate::protocol::Protocol;
 use crate::record::Phase;
 use crate::shared::{ThreadResult, Usage};
 
+/// The states of a connection that is up and has no request under way.
+const UP: [State; 3] = [State::Idle, State::Due, State::Finished];
+
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Passes the gate and opens the window, once their instants have come.
     pub(super) fn pass_openings(&mut self, now: u64) {
@@ -96,12 +99,32 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
         self.usage_at_open.note_since(&mut self.result);
-        use State::{BackingOff, Connecting, Due, Finished, Handshaking, Idle};
-        let all = [Idle, Due, Finished, BackingOff, Connecting, Handshaking];
-        for key in self.keys_in(if self.shared.opens_after_window() { &all[..3] } else { &all }) {
-            self.abandon(key);
+        if !self.shared.opens_after_window() {
+            self.abandon_all(&[State::BackingOff, State::Connecting, State::Handshaking]);
         }
         self.due.clear();
+        if self.holds {
+            for key in self.keys_in(&[State::Due]) {
+                let due = self.slab.get_mut(key);
+                due.into_iter().for_each(|connection| connection.state = State::Finished);
+            }
+        } else {
+            self.abandon_all(&UP);
+        }
+    }
+
+    /// Closes the connections that stayed up after the window.
+    pub(super) fn let_go(&mut self) {
+        self.holds = false;
+        if self.is_closed() {
+            self.abandon_all(&UP);
+        }
+    }
+
+    fn abandon_all(&mut self, states: &[State]) {
+        for key in self.keys_in(states) {
+            self.abandon(key);
+        }
     }
 
     /// Sends what was due before the window's end and has a free connection: the generator comes to

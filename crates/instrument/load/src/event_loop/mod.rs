@@ -167,6 +167,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     gate_passed: bool,
     /// Whether the window is being closed.
     closing: bool,
+    /// Whether connections stay up after it, until they may close.
+    holds: bool,
     usage_at_open: Usage,
     /// The thread's CPU time before the wait under way, where it polls.
     polls_since: Option<Duration>,
@@ -216,6 +218,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             sequences: (0..config.targets.len()).map(|to| config.connections_to(to) + number as u64).collect(),
             gate_passed: false,
             closing: false,
+            holds: config.await_end,
             usage_at_open: Usage::default(),
             polls_since: None,
             result: ThreadResult::new(worker),
@@ -229,6 +232,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let (timeout, sleep, full) = {
                 let _run_lock = handle.run_lock();
                 let full = self.turn(handle, &mut fired);
+                if self.holds && handle.phase() != Phase::Run {
+                    self.let_go();
+                }
                 if self.is_finished() || handle.phase() == Phase::Stop {
                     return Ok(self.finish());
                 }

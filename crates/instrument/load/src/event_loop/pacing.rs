@@ -195,7 +195,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let keep =
             keep && !config.opening.reconnect && self.shared.protocol.output(session, exchange, *written).is_empty();
         if self.is_closed() {
-            return self.close(key);
+            if !(self.holds && keep && !ended) {
+                self.close(key);
+            }
+            return;
         }
         if !self.may_go_on(key) {
             return self.retire(key);

@@ -22,6 +22,8 @@ const MANY: u64 = 10_000;
 /// How long requests under way at the window's end may take to come to their own end before their
 /// connections are closed.
 const DRAIN: Duration = Duration::from_secs(1);
+/// How long connections stay up after the window for a program that never lets them close.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
 /// The place of standard input among the descriptors that are waited for.
 const INPUT: usize = 3;
 
@@ -38,8 +40,8 @@ pub(super) struct Ends {
 }
 
 /// A start that another program gives.
+#[derive(Default)]
 struct Awaited {
-    line: Input,
     /// Whether `all_up` was reported to the other program.
     told: bool,
     given: Option<SystemTime>,
@@ -67,6 +69,10 @@ pub(super) struct Coordinator<'a, P> {
     start_lag: Duration,
     /// `None` where requests begin as soon as every connection is up.
     awaited: Option<Awaited>,
+    /// Whether connections stay up until they may close.
+    holds: bool,
+    /// Where another program says either.
+    input: Option<Input>,
     untaken: Untaken,
 }
 
@@ -80,12 +86,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
     ) -> Result<Coordinator<'a, P>, RunError> {
         let memory_before = resident_bytes();
         let start_lag = Duration::ZERO;
-        let awaited = if shared.config.opening.await_start {
-            let line = Input::open().map_err(kernel("standard input cannot be read"))?;
-            Some(Awaited { line, told: false, given: None })
-        } else {
-            None
-        };
+        let awaited = shared.config.opening.await_start.then(Awaited::default);
+        let listens = awaited.is_some() || shared.config.await_end;
+        let input = listens.then(Input::open).transpose().map_err(kernel("standard input cannot be read"))?;
         let untaken = Untaken::new(&shared.config, &shared.control);
         Ok(Coordinator {
             shared,
@@ -98,6 +101,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             cpu: None,
             start_lag,
             awaited,
+            holds: false,
+            input,
             untaken,
         })
     }
@@ -154,8 +159,23 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             peak: control.peak(),
         };
         self.observer.window_closed(SystemTime::now());
+        self.hold(team);
         self.drain(team);
         Ok(ends)
+    }
+
+    /// Keeps connections up until they may close, where that is said on standard input. A signal
+    /// lets them close as well.
+    fn hold(&mut self, team: &dyn Team) {
+        let Shared { config, control, .. } = &**self.shared;
+        let deadline = control.now() + LONGEST_HOLD.as_nanos() as u64;
+        self.holds = config.await_end && !self.input.as_mut().is_some_and(Input::take_line);
+        while self.holds && self.interrupted.is_none() {
+            let is_let_go = self.wait(team, Some(deadline)) && self.input.as_mut().is_none_or(Input::read_any_line);
+            self.interrupted = self.signals.next();
+            self.holds = !(is_let_go || team.is_finished() || control.now() >= deadline || control.has_given_up());
+        }
+        self.holds = false;
     }
 
     fn drain(&mut self, team: &dyn Team) {
@@ -225,7 +245,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
 
     fn take_start(&mut self) -> Result<(), RunError> {
         if let Some(awaited) = self.awaited.as_mut().filter(|awaited| awaited.listens()) {
-            awaited.given = awaited.line.read()?;
+            awaited.given = self.input.as_mut().map_or(Ok(None), Input::read_start)?;
         }
         Ok(())
     }
@@ -264,8 +284,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let control = &self.shared.control;
         let left = deadline.map_or(TICK, |at| Duration::from_nanos(at.saturating_sub(control.now())));
         let mut places = vec![place(&self.signals), place(&control.news), place(team.request())];
-        let awaited = self.awaited.as_ref().filter(|awaited| awaited.listens());
-        places.extend(awaited.map(|awaited| place(&awaited.line)));
+        let listens = self.holds || self.awaited.as_ref().is_some_and(Awaited::listens);
+        places.extend(self.input.as_ref().filter(|_| listens).map(place));
         // A failing wait would only make the coordinator look more often.
         let _ = poll::wait(&mut places, Some(left.min(TICK)));
         control.news.lower();

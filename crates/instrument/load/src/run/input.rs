@@ -1,5 +1,5 @@
-//! A start that another program gives: a line on standard input with the instant at which requests
-//! begin.
+//! What another program says on standard input: a line with the instant at which requests begin, and
+//! one, whatever is in it, once connections may close.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,15 +12,15 @@ use crate::config::FURTHEST_START;
 /// An instant in seconds since 1970 with nanoseconds has 20 characters.
 const LONGEST: usize = 64;
 
-/// Standard input, until it has given the line.
+/// Standard input, and what was read of it and not yet used.
 pub(super) struct Input {
-    input: File,
+    file: File,
     read: Vec<u8>,
 }
 
 impl AsFd for Input {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.input.as_fd()
+        self.file.as_fd()
     }
 }
 
@@ -28,20 +28,45 @@ impl Input {
     pub(super) fn open() -> io::Result<Input> {
         // Not through `std::io::Stdin`: its buffer could hold the line while poll(2) sees nothing.
         let input = io::stdin().as_fd().try_clone_to_owned()?;
-        Ok(Input { input: File::from(input), read: Vec::new() })
+        Ok(Input { file: File::from(input), read: Vec::new() })
     }
 
     /// Reads once, which does not block after poll(2) has found something to read. Returns the
-    /// instant, once the line is whole.
-    pub(super) fn read(&mut self) -> Result<Option<SystemTime>, RunError> {
+    /// instant of the start, once its line is whole.
+    pub(super) fn read_start(&mut self) -> Result<Option<SystemTime>, RunError> {
         let mut buffer = [0; LONGEST];
-        match self.input.read(&mut buffer) {
+        match self.file.read(&mut buffer) {
             Ok(0) => return Err(RunError::StartGone),
             Ok(count) => self.read.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(kernel("standard input cannot be read")(error)),
         }
-        instant(&self.read, SystemTime::now())
+        let start = instant(&self.read, SystemTime::now())?;
+        if start.is_some() {
+            self.take_line();
+        }
+        Ok(start)
+    }
+
+    /// Forgets the first line, if it is whole; whether it was.
+    pub(super) fn take_line(&mut self) -> bool {
+        let end = self.read.iter().position(|byte| *byte == b'\n');
+        self.read.drain(..end.map_or(0, |end| end + 1));
+        end.is_some()
+    }
+
+    /// Reads once, likewise. Whether a line is whole with it, or none can come any more.
+    pub(super) fn read_any_line(&mut self) -> bool {
+        let mut buffer = [0; LONGEST];
+        match self.file.read(&mut buffer) {
+            Ok(0) => true,
+            Ok(count) => {
+                // Of a line that nobody reads only its end matters.
+                self.read = buffer[..count].to_vec();
+                self.take_line()
+            }
+            Err(error) => error.kind() != io::ErrorKind::Interrupted,
+        }
     }
 }
 

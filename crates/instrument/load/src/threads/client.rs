@@ -2,11 +2,12 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self};
 use std::time::Duration;
 
 use plimsoll_measure::tally::Cause;
+use plimsoll_reactor::worker_group;
 use plimsoll_sys::net::{self};
 use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
@@ -27,7 +28,7 @@ use super::{READ_BYTES, STOP_POLL_INTERVAL};
 /// One connection's thread.
 pub(super) struct Client<'a, P: Protocol> {
     pub(super) shared: &'a Shared<P>,
-    stop: &'a AtomicBool,
+    phase: &'a AtomicU8,
     pub(super) number: usize,
     pub(super) random: StdRng,
     buffer: Vec<u8>,
@@ -74,12 +75,12 @@ pub(super) enum End {
 }
 
 impl<'a, P: Protocol> Client<'a, P> {
-    pub(super) fn new(shared: &'a Shared<P>, stop: &'a AtomicBool, number: usize) -> Client<'a, P> {
+    pub(super) fn new(shared: &'a Shared<P>, phase: &'a AtomicU8, number: usize) -> Client<'a, P> {
         let config = &shared.config;
         let recorder = Recorder::new(&config.records, shared.control.unix(0), std::iter::once(number as u32));
         Client {
             shared,
-            stop,
+            phase,
             number,
             random: stream(config.seed, Purpose::Worker, config.part, number),
             buffer: vec![0; READ_BYTES],
@@ -115,6 +116,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             let now = self.now();
             self.close_window(now);
         }
+        self.hold();
         self.disconnect();
         self.result.books = Some(self.ledger.finish());
         self.result
@@ -358,8 +360,20 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
     }
 
+    /// What the coordinator has asked of all.
+    fn run_phase(&self) -> worker_group::Phase {
+        worker_group::Phase::from_number(self.phase.load(Ordering::Acquire))
+    }
+
+    /// Keeps the connection up until it may close, where that is said from outside.
+    fn hold(&self) {
+        while self.shared.config.await_end && self.run_phase() == worker_group::Phase::Run {
+            thread::park_timeout(STOP_POLL_INTERVAL);
+        }
+    }
+
     pub(super) fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+        self.run_phase() == worker_group::Phase::Stop
     }
 
     pub(super) fn is_closed(&self) -> bool {

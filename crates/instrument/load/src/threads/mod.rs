@@ -11,7 +11,7 @@ mod pace;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The threads of a run.
 pub(crate) struct Threads<P: Protocol> {
     shared: Arc<Shared<P>>,
-    stop: Arc<AtomicBool>,
+    /// A [`Phase`].
+    phase: Arc<AtomicU8>,
     members: Vec<JoinHandle<ThreadResult>>,
 }
 
@@ -45,17 +46,17 @@ impl<P: Protocol> Threads<P> {
     /// Starts a thread for each connection; they wait for the start. Fails where the machine has no
     /// room for so many.
     pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = Threads { shared: Arc::clone(shared), stop, members: Vec::new() };
+        let phase = Arc::new(AtomicU8::new(Phase::Run as u8));
+        let mut threads = Threads { shared: Arc::clone(shared), phase, members: Vec::new() };
         for number in 0..shared.config.connections {
-            let (own, stop) = (Arc::clone(shared), Arc::clone(&threads.stop));
+            let (own, phase) = (Arc::clone(shared), Arc::clone(&threads.phase));
             let builder = thread::Builder::new().name(format!("connection {number}")).stack_size(STACK_BYTES);
             let spawned = builder.spawn(move || {
                 // Where it is refused, what it costs is counted as the generator's own lag.
                 let _ = clock::sharpen_timers();
                 // Which CPUs there are was checked before the run.
                 let _ = pin(&own.config, number);
-                let result = Client::new(&own, &stop, number).live();
+                let result = Client::new(&own, &phase, number).live();
                 own.control.news.raise();
                 result
             });
@@ -89,7 +90,7 @@ impl<P: Protocol> Team for Threads<P> {
     }
 
     fn set_phase(&self, phase: Phase) {
-        self.stop.store(phase == Phase::Stop, Ordering::Release);
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.wake();
     }
 

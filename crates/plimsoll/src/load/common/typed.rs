@@ -52,6 +52,12 @@ impl Common {
                  --barrier, which excludes --reconnect, or leave --await-start out",
             );
         }
+        if self.await_end && (self.each.is_some() || self.requests.is_some()) {
+            return usage(
+                "--await-end is of a window of a set length, and the connections of a count close as their requests \
+                 end; give a --duration, or leave it out",
+            );
+        }
         if self.restart_sequence && self.each.is_none() {
             return usage(
                 "--restart-sequence starts the requests of --each over; give --each, or leave it out: in other runs a \
@@ -71,6 +77,7 @@ impl Common {
                 reconnect: self.reconnect,
                 sources: source_ip::all(&self.source_ip)?,
             },
+            await_end: self.await_end,
             max_lag: self.max_lag()?,
             spin: self.spin()?,
             warm_up: self.warm_up,
@@ -126,11 +133,13 @@ impl Common {
         if !self.forks() {
             return Ok(Engine::Threads);
         }
-        if self.barrier {
-            return usage(
-                "--barrier needs connections that know of each other, and processes share nothing; use --engine \
-                 threads or epoll",
-            );
+        for (flag, given) in [("--barrier", self.barrier), ("--await-end", self.await_end)] {
+            if given {
+                return usage(format!(
+                    "{flag} needs connections that know of each other, and processes share nothing; use --engine \
+                     threads or epoll"
+                ));
+            }
         }
         if self.files.any_while_it_runs() || self.csv == Some(Form::Tcpbenchmark) {
             return usage(

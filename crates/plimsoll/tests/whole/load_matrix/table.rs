@@ -88,8 +88,9 @@ pub(super) const REFUSED: [(&str, &[&str], &str); 17] = [
 
 /// Flags of `load` that no cell has, and the tests that hold them: a part of this file's name, and
 /// how the flag is written there.
-pub(super) const ELSEWHERE: [(&str, &str, &str); 33] = [
+pub(super) const ELSEWHERE: [(&str, &str, &str); 34] = [
     ("--attempts", "load_tcpbenchmark", "--attempts"),
+    ("--await-end", "load_await_end", "--await-end"),
     ("--await-start", "load_await_start", "--await-start"),
     ("--body", "load_http_requests", "-b "),
     ("--cacert", "load_https", "--cacert"),

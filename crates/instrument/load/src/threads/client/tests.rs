@@ -23,8 +23,8 @@ fn open() -> Config {
 
 /// The counts of a thread that sends requests over this socket until it has no more to do.
 fn carry<P: Protocol>(shared: &Shared<P>, socket: Option<UnixStream>) -> Books {
-    let stop = AtomicBool::new(false);
-    let mut client = Client::new(shared, &stop, 0);
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    let mut client = Client::new(shared, &phase, 0);
     client.socket = socket.map(OwnedFd::from);
     client.carry_requests();
     if !client.is_closed() {
@@ -77,7 +77,7 @@ fn the_connection_of_a_count_is_opened_though_another_has_sent_the_last_request(
         moment.set(0);
     }
     control.end_requests(1, 1);
-    let books = Client::new(&shared, &AtomicBool::new(false), 1).live().books.expect("it came to its end");
+    let books = Client::new(&shared, &AtomicU8::new(false), 1).live().books.expect("it came to its end");
     assert_eq!((books.connections.established, books.connections.failed), (1, 0));
     assert_eq!((books.ended_at, books.connections.unavailable_ns, books.window.requests.scheduled), (1, 1, 0));
 }
@@ -127,8 +127,8 @@ fn an_answer_counts_where_the_server_has_gone_before_the_request_is_written_howe
         let (own, mut peer) = pair();
         peer.write_all(&vec![0; after]).expect("there is room");
         drop(peer);
-        let stop = AtomicBool::new(false);
-        let mut client = Client::new(&shared, &stop, 0);
+        let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+        let mut client = Client::new(&shared, &phase, 0);
         client.socket = Some(own.into());
         client.session = handshake;
         let end = client.exchange(client.now());
