@@ -103,7 +103,7 @@ def test_what_processes_used_until_the_opening_was_heard_of_is_theirs(monkeypatc
     server.now_has({1: 5.5})
     window.begin(host, server, {}, 0.0)
     server.now_has({1: 6.0})
-    window.end(host, server, {}, 1.0)
+    window.end(host, server, {}, 1.0, at_rest=False)
     window.length_s = 1.0
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(1, 1.0)]
 

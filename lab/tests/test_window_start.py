@@ -1,5 +1,5 @@
-"""What the first instants of a window cost: they are in its figures, however late its opening is
-heard of.
+"""What the first and the last instants of a window cost: its figures have no more and no less,
+however late its ends are heard of.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import pytest
 from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.store.records import Sample
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import RunSettings, Suite
 from plimsoll_lab.trial import window as trial_window
-from plimsoll_lab.trial.generators import Generator, Monitors, idle_until, process_events
+from plimsoll_lab.trial.generators import Generator, Monitors, idle_until, process_events, stays_up
 from plimsoll_lab.trial.window import Window
 
 HOST = cast("Host", None)
@@ -55,7 +56,7 @@ def window(monkeypatch: pytest.MonkeyPatch, *, foreseen: bool, earlier_s: float 
         made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1010.0)
     made.opened_by(1010.0 - earlier_s)
-    made.end(HOST, SERVER, {}, 1012.0)
+    made.end(HOST, SERVER, {}, 1012.0, at_rest=False)
     return made
 
 
@@ -93,6 +94,24 @@ def test_a_window_amid_work_is_as_late_as_it_is_read(monkeypatch: pytest.MonkeyP
     made = window(monkeypatch, foreseen=False, earlier_s=0.1)
     assert cost(made) == pytest.approx((0.7, 1.8))
     assert made.lag_s == pytest.approx(0.3)
+
+
+def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing the connections was a cost of the requests: most of it where another machine was read
+    30 ms later.
+    """
+    readings = iter((BEFORE, OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    made = Window()
+    made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1010.0)
+    made.samples.append(Sample(at_s=1.95, cpu_s=2.0, memory_bytes=4096))
+    made.end(HOST, SERVER, {}, 1011.9, at_rest=True)
+    assert cost(made) == pytest.approx((1.0, 1.9))
+    assert made.lag_s == 0.0
+    assert made.machine()["busy_cores"] == pytest.approx(1.8 / 1.8)
+    assert [each.at_s for each in made.samples] == pytest.approx([0.0, 1.9])
 
 
 SUITE = cast("Suite", SimpleNamespace(run=RunSettings()))
@@ -153,3 +172,58 @@ def test_it_is_read_once_nobody_asks_until_it_opens(first: str, second: str, *, 
     process_events(generators, SERVER, {}, seen, monitors)
     process_events(generators, SERVER, {}, seen, monitors)
     assert done == (["server", "hosts"] if foreseen else []) + ["told", "told"]
+
+
+@pytest.mark.parametrize(
+    ("load", "stays"),
+    [
+        ({"duration": "2s"}, True),
+        ({"duration": "2s", "barrier": False, "rate": 10}, True),
+        ({"duration": "2s", "reconnect": True}, False),
+        ({"duration": "2s", "engine": "fork"}, False),
+        ({"each": 3, "barrier": True}, False),
+    ],
+)
+def test_whose_connections_may_stay_up(load: dict[str, Value], *, stays: bool) -> None:
+    assert stays_up(load) is stays
+
+
+@pytest.mark.parametrize(("stay", "at_rest"), [((True, True), True), ((True, False), False)])
+def test_connections_close_once_the_end_has_been_read(stay: tuple[bool, bool], *, at_rest: bool) -> None:
+    done: list[object] = []
+
+    def generator(number: int, *, stays_up: bool, said: list[str]) -> Generator:
+        process = SimpleNamespace(
+            tell=lambda line: done.append((number, line)),
+            take_lines=lambda: [said.pop(0)] if said else [],
+            exit_code=lambda: None,
+        )
+        return Generator(
+            name=f"load-{number}",
+            role=None,
+            host=cast("Host", SimpleNamespace(own_time=lambda at: at)),
+            command=[],
+            measured=True,
+            may_wait=False,
+            stays_up=stays_up,
+            process=cast("HostProcess", process),
+        )
+
+    closed = '{"event":"window_closed","unix_s":1012.0}'
+    opened = '{"event":"window_opened","unix_s":1010.0}'
+    generators = [
+        generator(0, stays_up=stay[0], said=[opened, closed]),
+        generator(1, stays_up=stay[1], said=[opened, "", closed]),
+    ]
+    seen = SimpleNamespace(
+        first=True, open=True, opened_by=lambda _: None, end=lambda *_, at_rest: done.append(at_rest)
+    )
+    sampler = SimpleNamespace(end=lambda _: done.append("hosts"))
+    monitors = cast("Monitors", SimpleNamespace(server_host=None, sampler=sampler))
+    for _ in range(2):
+        process_events(generators, SERVER, {}, cast("Window", seen), monitors)
+        assert done == []
+    process_events(generators, SERVER, {}, cast("Window", seen), monitors)
+    seen.open = False
+    process_events(generators, SERVER, {}, cast("Window", seen), monitors)
+    assert done == [at_rest, "hosts", *((number, "") for number in (0, 1) if stay[number])]

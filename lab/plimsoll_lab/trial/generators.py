@@ -89,6 +89,8 @@ class Generator:
     """Whether its requests are part of the figures."""
     may_wait: bool
     """Whether it may wait for the connections of others once its own are up."""
+    stays_up: bool = False
+    """Whether its connections stay up after its window until it is let go."""
     idle_until: IdleUntil = "never"
     """Until when it asks the server nothing, where its window opens right after."""
     cpus: tuple[int, ...] = ()
@@ -132,6 +134,7 @@ def plan_generators(
                 command=in_records(with_warm_up(command, suite, settings, None), host, records),
                 measured=True,
                 may_wait=may_wait(settings),
+                stays_up=stays_up(settings),
                 idle_until=idle_until(settings, suite),
                 cpus=point.place.cpus.get(LOAD, ()),
             )
@@ -150,6 +153,7 @@ def plan_generators(
                     command=command,
                     measured=role.measured,
                     may_wait=may_wait(role.settings),
+                    stays_up=role.measured and stays_up(role.settings),
                     idle_until=idle_until(role.settings, suite) if role.measured else "never",
                     cpus=point.place.cpus.get(role.name, ()),
                 )
@@ -169,6 +173,13 @@ def may_wait(load: Settings) -> bool:
     if load.get("protocol") == "http" and "connect_rate" in load and "rate" not in load:
         # A server ends connections that ask for nothing for some seconds.
         return False
+    return stays_up(load)
+
+
+def stays_up(load: Settings) -> bool:
+    """Whether the connections of a generator last until its window has closed, and may be kept up a
+    little longer: not those of a count, of processes that share nothing, or of one request each.
+    """
     return "duration" in load and load.get("engine") != "fork" and load.get("reconnect") is not True
 
 
@@ -239,9 +250,12 @@ def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_i
         each.awaits_start = together and each.measured
         if each.awaits_start:
             command = [*command, *(() if BARRIER in command else (BARRIER,)), "--await-start"]
+        if each.stays_up:
+            command = [*command, "--await-end"]
         each.record["command"] = command
+        takes_lines = each.awaits_start or each.stays_up
         started = each.host.start(
-            command, role=each.name, metered=not each.measured, takes_lines=each.awaits_start, cpus=each.cpus
+            command, role=each.name, metered=not each.measured, takes_lines=takes_lines, cpus=each.cpus
         )
         each.process = stack.enter_context(started)
 
@@ -313,18 +327,22 @@ def process_events(
                 each.window[kind] = each.host.own_time(unix_s(event))
         if code is not None:
             _end(each, code)
-    _follow_window([each for each in generators if each.measured], server, metered, window, monitors)
+    _follow_window(generators, server, metered, window, monitors)
     if all_wait(generators):
         _foresee("begin", generators, server, metered, window, monitors)
     give_start(generators, time.time())
 
 
 def _follow_window(
-    measured: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
+    generators: Sequence[Generator], server: Process, metered: Mapping[str, Process], window: Window, monitors: Monitors
 ) -> None:
     """Begin and end the common window by the generators' events until now, in whatever order they
     came. A generator that ended without a window is not waited for.
+
+    Connections stay up until the lab has read what the window ends with: what a server does as they
+    close is no cost of a request.
     """
+    measured = [each for each in generators if each.measured]
     opened, closed = ([each.window[kind] for each in measured if kind in each.window] for kind in WINDOW)
     if opened and window.first is None:
         monitors.links.begin()
@@ -332,9 +350,16 @@ def _follow_window(
         monitors.sampler.begin({"server": server, **metered})
     elif opened:
         window.opened_by(min(opened))
-    if closed and window.open and all(WINDOW[1] in each.window or each.ended for each in measured):
-        window.end(monitors.server_host, server, metered, max(closed))
+    if not closed or not all(WINDOW[1] in each.window or each.ended for each in measured):
+        return
+    if window.open:
+        at_rest = all(each.stays_up for each in generators)
+        window.end(monitors.server_host, server, metered, max(closed), at_rest=at_rest)
         monitors.sampler.end({"server": server, **metered})
+    for each in measured:
+        if each.stays_up and not each.ended:
+            _process(each).tell("")
+        each.stays_up = False
 
 
 def _note(generator: Generator, kind: str, event: Json) -> None:

@@ -37,12 +37,12 @@ class Window:
     first_at_s: float = 0.0
     """When what the server had used is what `first` says, on the monotonic clock of its machine."""
     machine_lag_s: float = 0.0
-    """How much later its machine was read for it."""
+    """By how much less than the window its machine was read for; below zero, by how much more."""
     before: UsageSnapshot | None = None
     """What every part had used before it opened, where none had anything to do in between: however
     late the opening is heard of, nothing is missed then."""
     lag_s: float = 0.0
-    """How late both ends were read, together."""
+    """How late both ends were read amid work, together."""
     first: Usage | None = None
     """The server's usage as it opened."""
     last: Usage | None = None
@@ -110,14 +110,22 @@ class Window:
         self.first_at_s -= by_s
         self.machine_lag_s += by_s
 
-    def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
-        """It closed at this moment."""
+    def end(
+        self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float, *, at_rest: bool
+    ) -> None:
+        """It closed at this moment; at rest where no part has had anything to do since."""
         reading = read_usage(host, server, others, thorough=True)
+        late_s = max(0.0, reading.at_unix_s - unix_s)
         self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
+        if at_rest:
+            self.length_s -= late_s
+            self.machine_lag_s -= late_s
+        else:
+            self.lag_s += late_s
         self.machine_last, self.others_last = reading.machine, reading.others
         self._list(server)
         self.closed_unix_s = unix_s
-        self.lag_s += max(0.0, reading.at_unix_s - unix_s)
+        self.samples = [each for each in self.samples if each.at_s < self.length_s]
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
 
     def sample(self, host: Host, server: Process, now: float) -> float:
