@@ -18,6 +18,7 @@ from made_standard_run import standard_run
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.analysis.percentiles import Curve
+from plimsoll_lab.analysis.run_warnings import run_warnings
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report import charts, data_files
 from plimsoll_lab.report.all_charts import all_charts
@@ -342,6 +343,17 @@ def test_a_point_without_a_result_breaks_its_line(tmp_path: Path) -> None:
     still = draw("rate", drawn.specs["completed_rate-load"], drawn.rows)
     lines = re.findall(r'<path d="([^"]*)"[^>]* stroke="', still)
     assert sorted(line.count("L") for line in lines) == [0, 2], "threads alone has a line over three loads"
+
+
+def test_the_only_point_of_a_suite_that_has_no_result_has_no_words(tmp_path: Path) -> None:
+    """Its setting is none: the sentence ended in a colon and nothing."""
+    folder = stored_run(tmp_path / "0001", ("epoll",), repeat=6)
+    for trial in folder.read_trials():
+        folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
+    points = [each.model_copy(update={"point": {}}) for each in summarise_run(folder).points]
+    told = run_warnings(folder.read_run(), points, folder.read_trials(), 0, folder.path)
+    [message] = [each.message for each in told if each.code == "no_result"]
+    assert message.endswith("the limit")
 
 
 def test_a_point_says_in_words_why_it_has_no_result(tmp_path: Path) -> None:

@@ -144,12 +144,12 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
     spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
     if spoilt:
-        places = "; ".join(_words(point.point) for point in spoilt)
+        places = "; ".join(formatting.setting(point.point) for point in spoilt if point.point)
         message = f"{len(spoilt)} of {len(points)} points have no result: the generator or the machine was the limit"
         numbers = {point.number for point in spoilt}
         if any(fell_behind(trial) for trial in trials if trial.point in numbers):
             message += ", so verdicts take their rates as lower bounds and what the server used as it is"
-        warnings.append(_warning("no_result", f"{message}: {places}", "a quieter or larger machine, or a lighter load"))
+        warnings.append(_warning("no_result", f"{message}: {places}" if places else message, "a quieter or larger machine, or a lighter load"))
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:
         return warnings
