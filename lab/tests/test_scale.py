@@ -41,13 +41,11 @@ def trial(number: int, point: int, *summaries: dict[str, Any], outcome: str = "o
 def test_each_bound_has_its_number_and_the_largest_is_the_answer() -> None:
     found = generators_needed(RUN, [trial(1, 0, summary(1e5, 5.6))], connections=10_000_000, rate=5_000_000)
     # 28 cores over 2.8 each; 50 GB over 4.3 each; ten million over 28,232 ports each.
-    assert found is not None
     assert found.needs == {"cpu": 10, "memory": 12, "ports": 355}
     assert found.generators == 355
     more = generators_needed(
         RUN, [trial(1, 0, summary(1e5, 5.6))], connections=10_000_000, rate=5_000_000, addresses=100
     )
-    assert more is not None
     assert (more.needs["ports"], more.generators) == (4, 12)
 
 
@@ -59,10 +57,20 @@ def test_the_cost_is_that_of_the_busiest_point_and_of_valid_trials_alone() -> No
         trial(4, 2, summary(9e5, 1.0), outcome="generator_limited"),
     ]
     found = generators_needed(RUN, trials, connections=1, rate=1)
-    assert found is not None
     assert found.measured.cpu_us_per_request == pytest.approx(6.0)
     assert found.generators == 1
-    assert generators_needed(RUN, trials[3:], connections=1, rate=1) is None
+
+
+def test_a_run_of_no_use_is_refused_with_its_own_reason() -> None:
+    limited = trial(4, 2, summary(9e5, 1.0), outcome="generator_limited")
+    with pytest.raises(ValueError, match="no trial of it is valid"):
+        generators_needed(RUN, [limited], connections=1, rate=1)
+    without_ports = [
+        HostRecord(name="h2", address="", called=(), labels={}, machine="", versions={}, environment={"cpus": 2})
+    ]
+    record = RUN.model_copy(update={"hosts": without_ports})
+    with pytest.raises(ValueError, match="does not record the memory and the ports"):
+        generators_needed(record, [trial(1, 0, summary(1e5, 5.6))], connections=1, rate=1)
 
 
 def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
@@ -74,7 +82,6 @@ def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
     ]
     trials = [trial(1, 0, summary(2e5, 9.9), summary(1e5, 5.6))]
     found = generators_needed(RUN.model_copy(update={"hosts": hosts}), trials, connections=1, rate=1_000_000)
-    assert found is not None
     assert found.host.cpus == 2
 
 

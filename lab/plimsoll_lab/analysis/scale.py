@@ -69,13 +69,15 @@ class ScaleEstimate:
 
 def generators_needed(
     run: RunRecord, trials: Sequence[TrialRecord], *, connections: int, rate: float, addresses: int = 1
-) -> ScaleEstimate | None:
+) -> ScaleEstimate:
     """Hosts like those of the run that `connections` and `rate` requests a second need for their
-    generators; None where the run has no valid trial, or does not record memory and ports.
+    generators. ValueError says why a run is of no use for that.
     """
     cost, host = _cost(trials), _host(run, trials)
-    if cost is None or host is None:
-        return None
+    if cost is None:
+        raise ValueError("no trial of it is valid, so what a request costs is not known")
+    if host is None:
+        raise ValueError("it does not record the memory and the ports of its generators' hosts")
     needs = {
         "cpu": math.ceil(rate * cost.cpu_us_per_request / 1e6 / (CPU_SHARE * host.cpus)),
         "memory": math.ceil(connections * (cost.bytes_each + KERNEL_BYTES) / (MEMORY_SHARE * host.memory_bytes)),
@@ -93,7 +95,10 @@ def generators_needed(
 
 
 def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
-    """What a request and a connection cost a generator, at the point where each was busiest."""
+    """What a request and a connection cost a generator, at the point where each was busiest. One that
+    was the limit sends several requests at once, which costs less: its trials say nothing of
+    generators that keep to their rate.
+    """
     by_point: dict[int, list[tuple[float, float, float]]] = {}
     for trial in trials:
         if trial.outcome == "ok":

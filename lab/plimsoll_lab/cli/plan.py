@@ -74,18 +74,12 @@ def _scale(run: RunFolder, options: argparse.Namespace) -> ScaleEstimate:
     """How many generators the target needs, each with one address."""
     from plimsoll_lab.analysis.scale import generators_needed  # noqa: PLC0415 - only where it is asked for
 
-    found = generators_needed(
-        run.read_run(),
-        run.read_trials(),
-        connections=_target("--target-connections", options.target_connections or TARGET_CONNECTIONS),
-        rate=_target("--target-rate", options.target_rate or TARGET_RATE),
-    )
-    if found is None:
-        raise LabError(
-            f"{run.path}: it has no valid trial, or does not record the memory and ports of its hosts; "
-            "name another run after --scale"
-        )
-    return found
+    connections = _target("--target-connections", options.target_connections or TARGET_CONNECTIONS)
+    rate = _target("--target-rate", options.target_rate or TARGET_RATE)
+    try:
+        return generators_needed(run.read_run(), run.read_trials(), connections=connections, rate=rate)
+    except ValueError as refusal:
+        raise LabError(f"{run.path}: {refusal}; name another run after --scale") from None
 
 
 def _target(flag: str, text: str) -> int:
