@@ -19,9 +19,13 @@ RUN = run_record()
 RUN = RUN.model_copy(update={"environment": RUN.environment.model_copy(update=HOST | {"cpus": 4})})
 
 
-def summary(rate: float, cpu_us: float, bytes_each: int = 904) -> dict[str, Any]:
+def summary(
+    rate: float, cpu_us: float, bytes_each: int = 904, *, intended_rate: float | None = None
+) -> dict[str, Any]:
     return {
         "completed_rate": rate,
+        "intended_rate": intended_rate,
+        "requests": {"scheduled": 10 * (intended_rate or rate), "completed": 10 * rate},
         "generator": {"cpu_us_per_request": cpu_us},
         "connections": {"bytes_each": bytes_each},
     }
@@ -61,9 +65,22 @@ def test_the_cost_is_that_of_the_busiest_point_and_of_valid_trials_alone() -> No
     assert found.generators == 1
 
 
+def test_a_generator_that_was_late_and_kept_to_its_rate_tells_what_a_request_costs() -> None:
+    """Timers of an idle machine are late by as much as a server nearby takes for an answer."""
+    late = trial(1, 0, summary(995, 20.0, intended_rate=1000), outcome="generator_limited")
+    behind = trial(2, 1, summary(9e5, 1.0, intended_rate=1e6), outcome="generator_limited")
+    found = generators_needed(RUN, [late, behind], connections=1, rate=1)
+    assert found.measured.cpu_us_per_request == 20.0
+    one_behind = trial(
+        3, 2, summary(995, 20.0, intended_rate=1000), summary(100, 9.0, intended_rate=1000), outcome="generator_limited"
+    )
+    with pytest.raises(ValueError, match="kept up"):
+        generators_needed(RUN, [one_behind], connections=1, rate=1)
+
+
 def test_a_run_of_no_use_is_refused_with_its_own_reason() -> None:
     limited = trial(4, 2, summary(9e5, 1.0), outcome="generator_limited")
-    with pytest.raises(ValueError, match="no trial of it is valid"):
+    with pytest.raises(ValueError, match="in no trial of it the generators kept up"):
         generators_needed(RUN, [limited], connections=1, rate=1)
     without_ports = [
         HostRecord(name="h2", address="", called=(), labels={}, machine="", versions={}, environment={"cpus": 2})

@@ -20,6 +20,9 @@ CPU_SHARE = 0.7
 itself."""
 MEMORY_SHARE = 0.5
 """Of a host's memory, what connections may take."""
+KEPT = 0.99
+"""Of the requests that were due, what a generator that keeps to its rate completes at least: the
+last ones are under way as the window closes."""
 KERNEL_BYTES = 4096
 """Kernel memory of one end of an idle connection, as measured (docs/scale.md: 8 KiB for two
 ends)."""
@@ -75,7 +78,7 @@ def generators_needed(
     """
     cost, host = _cost(trials), _host(run, trials)
     if cost is None:
-        raise ValueError("no trial of it is valid, so what a request costs is not known")
+        raise ValueError("in no trial of it the generators kept up, so what a request costs is not known")
     if host is None:
         raise ValueError("it does not record the memory and the ports of its generators' hosts")
     needs = {
@@ -95,14 +98,10 @@ def generators_needed(
 
 
 def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
-    """What a request and a connection cost a generator, at the point where each was busiest. One that
-    was the limit sends several requests at once, which costs less: its trials say nothing of
-    generators that keep to their rate.
-    """
+    """What a request and a connection cost a generator, at the point where each was busiest."""
     by_point: dict[int, list[tuple[float, float, float]]] = {}
     for trial in trials:
-        if trial.outcome == "ok":
-            by_point.setdefault(trial.point, []).extend(_costs(trial))
+        by_point.setdefault(trial.point, []).extend(_costs(trial))
     measured = [
         tuple(statistics.median(values) for values in zip(*rows, strict=True)) for rows in by_point.values() if rows
     ]
@@ -113,15 +112,29 @@ def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
 
 
 def _costs(trial: TrialRecord) -> list[tuple[float, float, float]]:
-    """Rate, CPU us per request and bytes per connection of each generator of a trial."""
+    """Rate, CPU us per request and bytes per connection of each generator of a trial.
+
+    A generator that was the limit sends several requests at once, which costs less: its trial says
+    nothing here, unless all were merely late for the response times to be told, and kept to their
+    rate.
+    """
     several = [each["summary"] for each in trial.load.get("generators") or ()]
-    found = []
-    for printed in several or [trial.load.get("summary")]:
-        summary = read_output(LoadSummary, printed or {}, "the generator")
-        cpu_us = summary.generator.cpu_us_per_request
-        if summary.completed_rate and cpu_us is not None:
-            found.append((summary.completed_rate, cpu_us, summary.connections.bytes_each))
-    return found
+    summaries = [
+        read_output(LoadSummary, printed or {}, "the generator") for printed in several or [trial.load.get("summary")]
+    ]
+    late = trial.outcome == "generator_limited" and all(_kept_to_rate(each) for each in summaries)
+    if trial.outcome != "ok" and not late:
+        return []
+    return [
+        (each.completed_rate, each.generator.cpu_us_per_request, each.connections.bytes_each)
+        for each in summaries
+        if each.completed_rate and each.generator.cpu_us_per_request is not None
+    ]
+
+
+def _kept_to_rate(summary: LoadSummary) -> bool:
+    due = summary.requests.scheduled
+    return summary.intended_rate is not None and due > 0 and summary.requests.completed >= KEPT * due
 
 
 def _host(run: RunRecord, trials: Sequence[TrialRecord]) -> GeneratorHost | None:
