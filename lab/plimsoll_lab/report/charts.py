@@ -85,24 +85,31 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     # A search's figures are those of its loads, which its points do not have.
     for name in (each for each in shown(run) if run.search is not None or each in measured):
         figure = run.figure(name)
-        for number, over in enumerate(each for each in axes if is_drawn_over(run, name, each)):
+        drawn_over = [each for each in axes if is_drawn_over(run, name, each)]
+        for number, over in enumerate(drawn_over):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
             spec = _against(figure, layout, over, run.references)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
-        # A search tries loads where they show most, seldom the same for two contenders.
-        if layout.compare is not None and run.search is None:
+        # A search tries loads where they show most, seldom the same for two contenders. A figure
+        # that only a document names has one picture.
+        aside = bool(drawn_over) and name not in _judged(run)
+        if layout.compare is not None and run.search is None and not aside:
             spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > LOGARITHMIC_FROM)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
 
 def shown(run: RunRecord) -> list[str]:
-    """The figures that get a card: the usual ones, those of the verdict, of documents, and those
-    asked for.
+    """The figures that get a card: the usual ones, those of the verdict, those asked for, and those of
+    documents.
     """
-    drawn = [figure for figure, _ in run.drawn]
     told = [*(each.figure for each in run.references), *(each.figure for each in run.claims)]
-    return [*dict.fromkeys([*CARDS, *_of_trials(run), *drawn, *told])]
+    return [*dict.fromkeys([*_judged(run), *(figure for figure, _ in run.drawn), *told])]
+
+
+def _judged(run: RunRecord) -> list[str]:
+    """The usual figures, and those of the verdict."""
+    return [*dict.fromkeys([*CARDS, *_of_trials(run)])]
 
 
 def _of_trials(run: RunRecord) -> list[str]:
