@@ -77,7 +77,10 @@ fn the_connection_of_a_count_is_opened_though_another_has_sent_the_last_request(
         moment.set(0);
     }
     control.end_requests(1, 1);
-    let books = Client::new(&shared, &AtomicU8::new(false), 1).live().books.expect("it came to its end");
+    let books = Client::new(&shared, &AtomicU8::new(worker_group::Phase::Run as u8), 1)
+        .live()
+        .books
+        .expect("it came to its end");
     assert_eq!((books.connections.established, books.connections.failed), (1, 0));
     assert_eq!((books.ended_at, books.connections.unavailable_ns, books.window.requests.scheduled), (1, 1, 0));
 }
