@@ -56,6 +56,20 @@ def test_each_axis_that_varies_is_drawn_over_in_its_own_unit() -> None:
     assert panels(think, competes=False) == [None]
 
 
+def test_an_axis_that_never_varies_alone_is_drawn_over_where_that_is_asked_for() -> None:
+    """Points beside the matrix differ in much at once: no line joins any two of them."""
+    settings: list[Settings] = [
+        {"load.connections": connections, "load.think": "1s"}
+        if each is None
+        else {"load.connections": connections, "load.think": "1s", "load.each": each}
+        for connections, each in ((10, None), (20, None), (3, 2), (5, 4))
+    ]
+    (clients,) = chart_axes(run_of(settings), None)
+    assert clients.path == "load.connections"
+    (each,) = chart_axes(run_of(settings, [("elapsed_s", "load.each")]), None)
+    assert each.values == (2.0, 4.0)
+
+
 def test_a_product_of_two_is_an_axis() -> None:
     settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
     (over,) = chart_axes(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)

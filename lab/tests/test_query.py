@@ -85,7 +85,7 @@ def test_a_process_that_has_gone_by_the_end_is_listed_as_it_was_seen_last(monkey
     for _ in range(2):
         window.sample(host, server, window.listing_due_at - 1e-6)
         window.sample(host, server, max(window.listing_due_at, window.opened_at + 2 * SAMPLE_EVERY_S))
-    window.end(host, server, {}, 1.0)
+    window.end(host, server, {}, 1.0, at_rest=False)
     window.length_s = 1.0
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(2, 0.75), (1, 0.5), (3, 0.25)]
 

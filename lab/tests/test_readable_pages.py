@@ -135,6 +135,7 @@ def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
     ("suite", "least_mib", "charts"),
     [
         ("tcpbenchmark", 1.5, {"percentiles-2", "distribution-2", "heat-2", "clients-2"}),
+        ("three-servers", 1.5, {"percentiles-2", "distribution-2", "heat-2", "client.h5.cpu_cores-load"}),
         ("port-fwd-255", 1.0, {"percentiles-2", "distribution-2", "heat-2"}),
     ],
 )

@@ -19,9 +19,7 @@ RUN = run_record()
 RUN = RUN.model_copy(update={"environment": RUN.environment.model_copy(update=HOST | {"cpus": 4})})
 
 
-def summary(
-    rate: float, cpu_us: float, bytes_each: int = 904, *, intended_rate: float | None = None
-) -> dict[str, Any]:
+def summary(rate: float, cpu_us: float, bytes_each: int = 904, *, intended_rate: float | None = None) -> dict[str, Any]:
     return {
         "completed_rate": rate,
         "intended_rate": intended_rate,

@@ -149,7 +149,13 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
         numbers = {point.number for point in spoilt}
         if any(fell_behind(trial) for trial in trials if trial.point in numbers):
             message += ", so verdicts take their rates as lower bounds and what the server used as it is"
-        warnings.append(_warning("no_result", f"{message}: {places}" if places else message, "a quieter or larger machine, or a lighter load"))
+        warnings.append(
+            _warning(
+                "no_result",
+                f"{message}: {places}" if places else message,
+                "a quieter or larger machine, or a lighter load",
+            )
+        )
     left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
     if not left_out:
         return warnings

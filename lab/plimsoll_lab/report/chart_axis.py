@@ -45,7 +45,7 @@ class ChartAxis:
 
 def chart_axes(run: RunRecord, compare: str | None) -> list[ChartAxis]:
     """Every axis of a run that numbers can be drawn against: those that are asked for, else each
-    that varies.
+    that varies alone somewhere, so that there is a line to draw.
     """
     settings = [point.setting for point in run.points]
     drawn = [over for _, over in run.drawn]
@@ -54,14 +54,27 @@ def chart_axes(run: RunRecord, compare: str | None) -> list[ChartAxis]:
     for path in dict.fromkeys(paths):
         numbers = [number_of(run, path, each) for each in settings]
         values = sorted({each[0] for each in numbers if each is not None})
-        if len(values) > 1:
+        others = [other_settings(path, each, compare) for each in settings]
+        if len(values) > 1 and (drawn or _varies_alone(numbers, others)):
             column = f"over_{len(found)}"
             units = next(each[1] for each in numbers if each is not None)
             words = TIMES.join(formatting.words(each) for each in path.split(TIMES))
-            rests = dict.fromkeys(other_settings(path, each, compare) for each in settings)
             title = f"{words} ({units})" if units else words
-            found.append(ChartAxis(path=path, column=column, title=title, values=tuple(values), rests=tuple(rests)))
+            found.append(
+                ChartAxis(
+                    path=path, column=column, title=title, values=tuple(values), rests=tuple(dict.fromkeys(others))
+                )
+            )
     return found
+
+
+def _varies_alone(numbers: Sequence[tuple[float, str] | None], others: Sequence[str]) -> bool:
+    """Whether two points that are otherwise set alike have different numbers."""
+    found: dict[str, set[float]] = {}
+    for number, other in zip(numbers, others, strict=True):
+        if number is not None:
+            found.setdefault(other, set()).add(number[0])
+    return any(len(each) > 1 for each in found.values())
 
 
 def number_of(run: RunRecord, path: str, setting: Mapping[str, object]) -> tuple[float, str] | None:

@@ -100,8 +100,8 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
 
 
 def shown(run: RunRecord) -> list[str]:
-    """The figures that get a card: the usual ones, those of the verdict, those asked for, and those of
-    documents.
+    """The figures that get a card: the usual ones, those of the verdict, those asked for, and those
+    of documents.
     """
     told = [*(each.figure for each in run.references), *(each.figure for each in run.claims)]
     return [*dict.fromkeys([*_judged(run), *(figure for figure, _ in run.drawn), *told])]

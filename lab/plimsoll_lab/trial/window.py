@@ -110,9 +110,7 @@ class Window:
         self.first_at_s -= by_s
         self.machine_lag_s += by_s
 
-    def end(
-        self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float, *, at_rest: bool
-    ) -> None:
+    def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float, *, at_rest: bool) -> None:
         """It closed at this moment; at rest where no part has had anything to do since."""
         reading = read_usage(host, server, others, thorough=True)
         late_s = max(0.0, reading.at_unix_s - unix_s)
