@@ -1,5 +1,5 @@
-//! What another program says on standard input: a line with the instant at which requests begin, and
-//! one, whatever is in it, once connections may close.
+//! What another program says on standard input: a line with the instant at which requests begin,
+//! and one, whatever is in it, once connections may close.
 
 use std::fs::File;
 use std::io::{self, Read};
