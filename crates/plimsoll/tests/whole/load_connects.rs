@@ -71,7 +71,9 @@ fn a_connection_that_is_given_up_is_unavailable_to_the_end_of_the_window() {
                 scope.spawn(move || {
                     // It is given up before the other is up, or long before that has its answers.
                     let slow = delayed(|_| Duration::from_millis(500));
-                    let run = load(refusing(), &format!("{slow} -c 2 {end} --engine {engine}"));
+                    // Nobody else can listen there either, as this port is taken.
+                    let gone = SocketAddr::from(([127, 9, 9, 9], slow.port()));
+                    let run = load(gone, &format!("{slow} -c 2 {end} --engine {engine}"));
                     let told = format!("{engine} {end}: {}", run.summary());
                     assert_eq!(
                         (run.count("connections.established"), run.count("connections.failed")),
