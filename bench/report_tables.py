@@ -68,6 +68,8 @@ def claim_table(summary: Json) -> list[str]:
         interval = each["interval"]
         within = f" [{', '.join(map(number, interval))}]" if interval else ""
         found = each["reason"] if each["value"] is None else f"{number(each['value'])}{within}"
+        if each["value"] is not None and each["outcome"] == "cannot be told" and each["reason"]:
+            found += f"; {each['reason']}"
         lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {each['free'] or ''} |")
     lines += [
         f"| {each.name} | {each.expect} | this run was not asked | **open** | {each.free} |" for each in still_open
