@@ -114,6 +114,24 @@ def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypa
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 1.9])
 
 
+@pytest.mark.parametrize(
+    ("in_flight", "completed", "lag_s"),
+    [(0, 1000, 0.0), (10, 1000, 0.019), (900, 1000, 0.1), (3, 0, 0.1), (0, 0, 0.1)],
+)
+def test_what_is_answered_after_a_window_is_told_as_lateness(
+    monkeypatch: pytest.MonkeyPatch, in_flight: int, completed: int, lag_s: float
+) -> None:
+    """At most as much as the time until its end was read."""
+    readings = iter((BEFORE, OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    made = Window()
+    made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1010.0)
+    made.end(HOST, SERVER, {}, 1011.9, at_rest=True)
+    made.answered_after(in_flight, completed)
+    assert made.lag_s == pytest.approx(lag_s)
+
+
 SUITE = cast("Suite", SimpleNamespace(run=RunSettings()))
 
 

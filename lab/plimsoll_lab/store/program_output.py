@@ -55,6 +55,8 @@ class Requests(Output):
     completed: int = 0
     failed: int = 0
     timed_out: int = 0
+    in_flight: int = 0
+    """Without an answer as the window closed."""
     unsent: int = 0
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
+from plimsoll_lab.store.program_output import LoadSummary, read_output
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import LOAD, LOCAL
 from plimsoll_lab.suite.settings import Settings
@@ -238,7 +239,17 @@ def run_loads(
                 )
             testbed.wait(_awaited(server, others, generators, monitors.links), pause_s)
         _stop_unmeasured(generators)
+        _count_under_way(generators, window)
         monitors.live.end(window)
+
+
+def _count_under_way(generators: Sequence[Generator], window: Window) -> None:
+    told = [
+        read_output(LoadSummary, each.summary, each.name).requests
+        for each in generators
+        if each.measured and each.summary is not None
+    ]
+    window.answered_after(sum(each.in_flight for each in told), sum(each.completed for each in told))
 
 
 def _start(stack: contextlib.ExitStack, generators: Sequence[Generator], start_in_s: float) -> None:

@@ -43,6 +43,8 @@ class Window:
     late the opening is heard of, nothing is missed then."""
     lag_s: float = 0.0
     """How late both ends were read amid work, together."""
+    rest_s: float = 0.0
+    """How late its end was read, where connections stayed up and nothing new was asked."""
     first: Usage | None = None
     """The server's usage as it opened."""
     last: Usage | None = None
@@ -111,13 +113,16 @@ class Window:
         self.machine_lag_s += by_s
 
     def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float, *, at_rest: bool) -> None:
-        """It closed at this moment; at rest where no part has had anything to do since."""
+        """It closed at this moment; at rest where since then no part has had more to do than to
+        answer what was under way.
+        """
         reading = read_usage(host, server, others, thorough=True)
         late_s = max(0.0, reading.at_unix_s - unix_s)
         self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
         if at_rest:
             self.length_s -= late_s
             self.machine_lag_s -= late_s
+            self.rest_s = late_s
         else:
             self.lag_s += late_s
         self.machine_last, self.others_last = reading.machine, reading.others
@@ -125,6 +130,13 @@ class Window:
         self.closed_unix_s = unix_s
         self.samples = [each for each in self.samples if each.at_s < self.length_s]
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
+
+    def answered_after(self, in_flight: int, completed: int) -> None:
+        """So many requests were under way as it closed, beside those that it completed: answering
+        them may be in what was read after it, as if it had lasted longer.
+        """
+        longer_s = self.length_s * in_flight / completed if completed else math.inf
+        self.lag_s += min(self.rest_s, longer_s)
 
     def sample(self, host: Host, server: Process, now: float) -> float:
         """Take a sample where one is due; seconds until the next."""
