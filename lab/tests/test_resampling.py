@@ -74,7 +74,7 @@ def test_the_smallest_ps_are_those_of_every_pattern() -> None:
     expected = [2 * special.stdtr(5, -t_of(total)) for total, count in COUNTS.items() for _ in range(count)]
     assert smallest_p([logs_of(DEVIATIONS)], 6, rng()).tolist() == pytest.approx(expected)
     # The middle of a series and its unit change nothing.
-    moved = logs_of([7 + each / 1000 for each in DEVIATIONS])
+    moved = logs_of([7 + each / 100 for each in DEVIATIONS])
     assert smallest_p([moved], 6, rng()).tolist() == pytest.approx(expected)
 
 
@@ -226,6 +226,27 @@ def test_a_pair_without_deviations_is_known_exactly() -> None:
     same = ranked(two([0.0] * 6))
     assert set(same.best) == {"a", "b"}
     assert_pair(same.pairs["a", "b"], Pair(blocks=6, estimate=0, low=0, high=0, p_adjusted=1))
+
+
+def test_a_figure_of_two_neighbouring_values_takes_no_bound_from_another() -> None:
+    """Its logarithms are 0 and 0.0005 in turn: one pattern of signs makes all deviations alike. A
+    figure is known to a thousandth, so that its t there is 0.00025 x sqrt(6) / 0.001 = 0.6, and not
+    beyond every number.
+    """
+    contenders: dict[str, dict[int, Value]] = {
+        "a": dict.fromkeys(range(6), 1000.0),
+        "b": {block: 1000 * math.exp(0.0005 * (block % 2)) for block in range(6)},
+    }
+    rounded = FigureComparison(figure="y", better="lower", at={}, contenders=contenders)
+    comparison = two([9 + each for each in DEVIATIONS])
+    known, near = compare_with_best([comparison, rounded], rng())
+    assert (known.comparison, near.comparison) == (comparison, rounded)
+    reach = math.sqrt(28)
+    expected = Pair(blocks=6, estimate=0.09, low=(9 - reach) / 100, high=(9 + reach) / 100, p_adjusted=1 / 32)
+    assert_pair(known.pairs["b", "a"], expected)
+    # The critical t is sqrt(30), and the error 0.001 / sqrt(6).
+    pair, reach = near.pairs["b", "a"], 0.001 * math.sqrt(5)
+    assert (pair.estimate, pair.low, pair.high) == pytest.approx((0.00025, 0.00025 - reach, 0.00025 + reach))
 
 
 def ends_of(low: float, high: float, blocks: int = 8) -> dict[int, Value]:

@@ -164,16 +164,29 @@ def test_noise_shows_nothing() -> None:
     assert verdict.call == "not shown"
 
 
-def test_values_that_repeat_end_in_no_bound_and_not_in_an_overflow() -> None:
-    """Of a figure that is one of two numbers, some pattern of signs leaves no deviation at all."""
+def two_values_in_turn(factor: float) -> FigureComparison:
+    """Of six blocks; some pattern of signs makes all their deviations alike."""
     values = {
         "a": dict.fromkeys(range(6), 1000.0),
-        "b": {block: 950.0 * (1 + (-1) ** block / 200) for block in range(6)},
+        "b": {block: 950.0 * factor ** ((-1) ** block) for block in range(6)},
     }
-    asked = FigureComparison(figure="x", better="higher", at={}, contenders=values)
-    [verdict] = decide([asked], margin=0.05, seed=1)
+    return FigureComparison(figure="x", better="higher", at={}, contenders=values)
+
+
+def test_two_values_in_turn_are_told_from_one_that_is_far_from_both() -> None:
+    """The deviations are log 1.005, their error is that over sqrt(5), and t of all alike is theirs
+    over 0.001 / sqrt(6).
+    """
+    [verdict] = decide([two_values_in_turn(1.005)], margin=0.05, seed=1)
+    away = math.log(1.005)
+    reach = away * math.sqrt(6) / 0.001 * away / math.sqrt(5)
+    assert verdict.call == "better"
+    assert verdict.ratio_ci95 == pytest.approx(tuple(math.exp(sign * reach) / 0.95 for sign in (-1, 1)))
+
+
+def test_values_that_differ_beyond_measure_end_in_no_bound_and_not_in_an_overflow() -> None:
+    [verdict] = decide([two_values_in_turn(10.0)], margin=0.05, seed=1)
     assert (verdict.call, verdict.ratio_ci95) == ("not shown", None)
-    assert verdict.ratio == pytest.approx(1 / 0.95, rel=1e-3)
 
 
 def test_too_few_blocks_never_say_better() -> None:

@@ -34,11 +34,11 @@ from plimsoll_lab.stats.resampling import (
     SAME,
     Array,
     PairLogs,
-    centred_of,
     critical_p_of,
     critical_t_of,
     p_of,
     smallest_p,
+    standard_error,
 )
 
 Interval = tuple[float, float]
@@ -301,12 +301,11 @@ def _bound(
     if series is None:
         return side * math.inf, 1.0
     values = series[shared]
-    mean, size = float(values.mean()), len(values)
+    mean, error = float(values.mean()), standard_error(values)
     beyond = max(0.0, -side * mean)
-    error = float(centred_of(series, shared)[shared].std(ddof=1)) / math.sqrt(size)
-    if error > 0:
-        return mean + side * critical * error, float(p_of(beyond / error, size))
-    return (mean, 0.0 if beyond > SAME else 1.0) if math.isfinite(critical) else (side * math.inf, 1.0)
+    if not error:
+        return mean, 0.0 if beyond > SAME else 1.0
+    return mean + side * critical * error, float(p_of(beyond / error, len(values)))
 
 
 def _ranking(

@@ -26,6 +26,10 @@ LEAST_BLOCKS = 6
 """Five blocks have 16 patterns of signs, so that no outcome is rarer than 5 %; six have 32."""
 SAME = 1e-12
 """Log ratios closer than this differ by rounding alone."""
+RESOLUTION = 1e-3
+"""The least standard deviation of log ratios that differ: histograms keep three digits, and a count
+of requests differs by one. Of two neighbouring values, each in half of six blocks, one pattern of
+signs leaves no deviation, and its t would leave no bound to any pair of the family."""
 LARGEST_LOG = 700.0
 """A ratio beyond this overflows, and says no more than that nothing is known."""
 CHUNK = 256
@@ -89,6 +93,12 @@ def _signs(blocks: int, rng: np.random.Generator) -> Array:
     return drawn_signs(RESAMPLES, blocks, rng)
 
 
+def standard_error(logs: Array) -> float:
+    """Of the mean of log ratios; 0 where all are alike."""
+    spread = float(logs.std(ddof=1))
+    return max(spread, RESOLUTION) / math.sqrt(len(logs)) if spread > SAME else 0.0
+
+
 def centred_of(series: Array, shared: NDArray[np.bool_]) -> Array:
     """A series less its mean, 0 in blocks that it misses, and everywhere where it is constant."""
     centred = np.where(shared, series - series[shared].mean(), 0.0)
@@ -105,7 +115,7 @@ def _largest_t(signs: Array, series: Array) -> Array:
         means = signs @ series[at : at + CHUNK].T / blocks
         # Signs leave the sum of squares as it is, so that the spread follows from the mean.
         variances = (squares[at : at + CHUNK] - blocks * means**2) / (blocks - 1)
-        t = np.abs(means) * math.sqrt(blocks) / np.sqrt(np.maximum(variances, np.finfo(float).tiny))
+        t = np.abs(means) * math.sqrt(blocks) / np.sqrt(np.maximum(variances, RESOLUTION**2))
         largest = np.maximum(largest, t.max(axis=1))
     return largest
 
