@@ -132,6 +132,24 @@ def test_pairs_are_one_family_to_which_those_without_a_test_do_not_belong() -> N
     assert three[0].reason == f"p is {2 * p:.2g} after Holm's adjustment"
 
 
+@pytest.mark.parametrize(("reach", "call"), [(0.2305, "not shown"), (0.2307, "better")])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_pair_alone_differs_exactly_where_its_interval_excludes_one(reach: float, call: str, side: int) -> None:
+    """Five logarithms that are 0.1 apart have a variance of 0.025, so that the error of the
+    difference is 0.1. Student's t is 2.30600 with eight degrees of freedom.
+    """
+    found = only(Pair(figure="x", better="lower", a=spread(1, 0.1), b=spread(math.exp(side * reach), 0.1)))
+    low, high = found.ratio_ci95 or (1, 1)
+    assert (math.log(low), math.log(high)) == pytest.approx((side * reach - 0.2306, side * reach + 0.2306), abs=1e-6)
+    assert found.call == call
+    assert (low <= 1 <= high) == (call == "not shown")
+
+
+def test_two_without_any_difference_are_equivalent_within_a_margin_of_nothing() -> None:
+    alike = only(replace(CONSTANT, b=CONSTANT.a), margin=0.0)
+    assert (alike.call, alike.reason) == ("equivalent", "the interval lies within 0 %")
+
+
 @pytest.mark.parametrize(("margin", "call"), [(0.05, "equivalent"), (0.02, "not shown")])
 def test_two_are_equivalent_where_the_interval_lies_within_the_margin_on_both_sides(margin: float, call: str) -> None:
     """Around 1.01 and its reciprocal, 0.023 to each side: t is 2.31 with eight degrees of freedom,

@@ -46,11 +46,16 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Measured:
+    """What one pair says, whatever the others say."""
+
     estimate: float | None = None
-    error: float = 0.0
-    degrees: float = 1.0
+    """The logarithm of B's values over A's."""
+    interval: Interval | None = None
+    """Of the ratio; None below five runs a side."""
     p: float | None = None
+    """Of Welch's test; None below five runs a side."""
     obstacle: str | None = None
+    """Why there is no estimate."""
 
 
 def compare_sides(pairs: Sequence[Pair], *, margin: float) -> list[Difference]:
@@ -66,32 +71,33 @@ def compare_sides(pairs: Sequence[Pair], *, margin: float) -> list[Difference]:
 def _measure(pair: Pair) -> _Measured:
     if not pair.a or not pair.b:
         missing = " and ".join(name for name, values in (("A", pair.a), ("B", pair.b)) if not values)
-        return _Measured(obstacle=pair.obstacle or f"no valid result in {missing}")
+        return _Measured(obstacle=f"no valid result in {missing}")
     if min(*pair.a, *pair.b) <= 0:
-        return _Measured(obstacle=pair.obstacle or "a value of zero has no ratio to another")
-    a, b = np.log(np.asarray(pair.a, dtype=float)), np.log(np.asarray(pair.b, dtype=float))
+        return _Measured(obstacle="a value of zero has no ratio to another")
+    a, b = np.log(pair.a), np.log(pair.b)
     estimate = float(b.mean() - a.mean())
     if min(len(a), len(b)) < LEAST_RUNS:
-        return _Measured(estimate=estimate, obstacle=pair.obstacle)
-    parts = [float(each.var(ddof=1)) / len(each) for each in (a, b)]
-    error = math.sqrt(sum(parts))
+        return _Measured(estimate=estimate)
+    of_a, of_b = (float(each.var(ddof=1)) / len(each) for each in (a, b))
+    error = math.sqrt(of_a + of_b)
     if error <= SAME:
-        return _Measured(estimate=estimate, p=0.0 if abs(estimate) > SAME else 1.0, obstacle=pair.obstacle)
-    degrees = sum(parts) ** 2 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (a, b), strict=True))
-    p = 2 * float(special.stdtr(degrees, -abs(estimate) / error))
-    return _Measured(estimate=estimate, error=error, degrees=degrees, p=p, obstacle=pair.obstacle)
+        exact = math.exp(estimate)
+        return _Measured(estimate=estimate, interval=(exact, exact), p=0.0 if abs(estimate) > SAME else 1.0)
+    degrees = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
+    reach = error * float(special.stdtrit(degrees, 1 - SIGNIFICANCE / 2))
+    return _Measured(
+        estimate=estimate,
+        interval=(math.exp(estimate - reach), math.exp(estimate + reach)),
+        p=2 * float(special.stdtr(degrees, -abs(estimate) / error)),
+    )
 
 
 def _difference(pair: Pair, measured: _Measured, p_adjusted: float | None, margin: float) -> Difference:
     estimate = measured.estimate
-    interval: Interval | None = None
-    if estimate is not None and measured.p is not None:
-        reach = measured.error * float(special.stdtrit(measured.degrees, 1 - SIGNIFICANCE / 2))
-        interval = (math.exp(estimate - reach), math.exp(estimate + reach))
     winner: Literal["A", "B"] | None = None
     if estimate is not None and abs(estimate) > SAME:
         winner = "B" if (estimate > 0) == (pair.better == "higher") else "A"
-    call, reason = _call(pair, measured, interval, p_adjusted, margin)
+    call, reason = _call(pair, measured, p_adjusted, margin)
     return Difference(
         figure=pair.figure,
         better=pair.better,
@@ -99,7 +105,7 @@ def _difference(pair: Pair, measured: _Measured, p_adjusted: float | None, margi
         winner=winner,
         runner_up=None if winner is None else "A" if winner == "B" else "B",
         ratio=None if estimate is None else math.exp(estimate),
-        ratio_ci95=interval,
+        ratio_ci95=measured.interval,
         p_adjusted=p_adjusted,
         n=(len(pair.a), len(pair.b)),
         call=call,
@@ -107,18 +113,18 @@ def _difference(pair: Pair, measured: _Measured, p_adjusted: float | None, margi
     )
 
 
-def _call(
-    pair: Pair, measured: _Measured, interval: Interval | None, p_adjusted: float | None, margin: float
-) -> tuple[Call, str]:
-    if measured.obstacle is not None or measured.estimate is None:
-        return "invalid", measured.obstacle or "nothing was measured"
-    if interval is None or p_adjusted is None:
+def _call(pair: Pair, measured: _Measured, p_adjusted: float | None, margin: float) -> tuple[Call, str]:
+    obstacle = pair.obstacle or measured.obstacle
+    if obstacle is not None:
+        return "invalid", obstacle
+    if measured.interval is None or p_adjusted is None:
         runs = min(len(pair.a), len(pair.b))
         few = "1 run a side is too few" if runs == 1 else f"{runs} runs a side are too few"
         return "not shown", f"{few}; at least {LEAST_RUNS}, or `plimsoll lab gate` in one run"
-    low, high = interval
-    if p_adjusted < SIGNIFICANCE and not low <= 1 <= high:
+    if p_adjusted < SIGNIFICANCE:
+        # The pair's own p is no larger, so that the interval excludes 1.
         return "better", f"the interval excludes 1, p is {p_adjusted:.2g} after Holm's adjustment"
+    low, high = measured.interval
     if 1 / (1 + margin) <= low and high <= 1 + margin:
         return "equivalent", f"the interval lies within {margin * 100:g} %"
     return "not shown", f"p is {p_adjusted:.2g} after Holm's adjustment"
