@@ -326,6 +326,41 @@ def test_a_closed_loop_counts_the_requests_that_were_due_at_the_rate_of_the_kept
         assert cut_out(starts, times, [(19.81, 19.9)], (10.0, 20.0), closed=False).requests == due
 
 
+def cut_of(requests: list[Span], moment: Span, window: Span = (10.0, 20.0), *, closed: bool = False) -> Cut:
+    """Of requests, each with its intended start and its response time."""
+    return cut_out([start for start, _ in requests], [time for _, time in requests], [moment], window, closed=closed)
+
+
+def test_a_request_is_of_the_window_from_its_beginning_to_before_its_end() -> None:
+    """Of the window 4.55 s are kept and 5.45 s are cut. Two are due in the kept time, from 10.0 s
+    on and before 20.0 s, so that 2.4 would have been due in the cut time: three.
+    """
+    requests = [(9.95, 0.01), (10.0, 0.1), (12.0, 0.1), (20.0, 0.1)]
+    found = cut_of(requests, (14.55 + LEAD_S, 20.0), closed=True)
+    assert found.share == pytest.approx(0.545)
+    assert found.requests == 3
+
+
+def test_a_request_that_is_due_as_the_cut_time_begins_is_of_it_and_one_answered_then_is_not() -> None:
+    """The lead begins at 14.99 s. Answered in the 9.98 s that are kept are those of 11 s, of 14.5 s
+    and of 16 s.
+    """
+    begins = 15.0 - LEAD_S
+    requests = [(11.0, 0.1), (14.5, begins - 14.5), (begins, 0.005), (16.0, 0.1)]
+    found = cut_of(requests, (15.0, 15.01))
+    assert (found.spans, found.requests, found.touched) == ([(begins, 15.01)], 1, 0)
+    assert found.rate == pytest.approx(3 / 9.98)
+
+
+def test_less_than_a_second_of_kept_time_has_a_rate() -> None:
+    """Three are due and answered in 0.39 s, so that 0.85 would have been due in the 0.11 s that are
+    cut: one.
+    """
+    found = cut_of([(10.05, 0.01), (10.1, 0.01), (10.4, 0.01)], (10.2, 10.3), (10.0, 10.5), closed=True)
+    assert found.rate == pytest.approx(3 / 0.39)
+    assert found.requests == 1
+
+
 def percentiles_of(times_ms: list[float], due: int, touched: tuple[float, ...] = ()) -> dict[str, Bounded]:
     """Requests before the moment, others that are due in it, and some that it touches; in ms."""
     starts = [10 + each / 1000 for each in range(len(times_ms))]
