@@ -50,7 +50,7 @@ def part(log: float, better: str) -> float:
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
-@pytest.mark.parametrize("unit", [1, 1e-6])
+@pytest.mark.parametrize("unit", [1, 0.1])
 def test_the_bounds_of_a_loss_in_figures(better: str, unit: float) -> None:
     """Of 64 patterns a twentieth is three. The deviations sum to 12 in one pattern and to 10 in
     two, so that the third largest t is that of 10: it is L's. U's is Student's at 95 % with five
@@ -194,15 +194,42 @@ def test_only_shared_blocks_count_and_five_are_too_few() -> None:
     assert (nothing.blocks, nothing.estimate, nothing.at_least, nothing.at_most) == (0, None, None, None)
 
 
-def test_a_bound_beyond_every_number_is_none() -> None:
-    """Of deviations of 1 that sum to S = 6 nothing is left, and t has no end. It is so in one
-    pattern; in six S is 4, of which the mean is 2 / 3, the variance (6 - 16 / 6) / 5 = 2 / 3, and t
-    2: the third largest. Three comparisons have three patterns without an end.
+TURNS = ((1, -1, 1, -1, 1, -1), (1, 1, 1, -1, -1, -1), (1, 1, -1, -1, -1, 1))
+
+
+def test_where_a_pattern_leaves_no_deviation_the_figures_resolution_is_what_is_left() -> None:
+    """Deviations of 0.01 sum to S = 6 in one pattern, and have nothing left but 0.001: t is 24.5.
+    In six S is 4, of which the mean is 2 / 3, the variance (6 - 16 / 6) / 5 = 2 / 3, and t 2: the
+    third largest. Three comparisons have three patterns with a t of 24.5.
     """
-    signs = ((1, -1, 1, -1, 1, -1), (1, 1, 1, -1, -1, -1), (1, 1, -1, -1, -1, 1))
-    pairs = [compared([each / 100 for each in own]) for own in signs]
-    assert bounds_of(pairs[0])[0].at_least == pytest.approx(part(-2 * math.sqrt(6 / 5 / 6) / 100, "lower"))
-    assert [each.at_least for each in bounds_of(*pairs)] == [None, None, None]
+    pairs, error = [compared([each / 100 for each in own]) for own in TURNS], math.sqrt(6 / 5 / 6) / 100
+    assert bounds_of(pairs[0])[0].at_least == pytest.approx(part(-2 * error, "lower"))
+    third = part(-10 * math.sqrt(6) * error, "lower")
+    assert [each.at_least for each in bounds_of(*pairs)] == pytest.approx([third] * 3)
+
+
+def test_figures_of_two_neighbouring_values_take_no_bound_from_another() -> None:
+    """Deviations of 0.0005 count as 0.001, so that their t is at most 1.2, less than that of 10."""
+    one, rounded = compared([each / 100 for each in DEVIATIONS]), [[each / 2000 for each in own] for own in TURNS]
+    known, *near = bounds_of(one, *(compared(each) for each in rounded))
+    assert known == bounds_of(one)[0]
+    error = 0.001 / math.sqrt(6)
+    for each in near:
+        assert each.at_least == pytest.approx(part(-t_of(10) * error, "lower"))
+        assert each.at_most == pytest.approx(part(2.0150484 * error, "lower"))
+
+
+def test_a_bound_beyond_every_number_is_none() -> None:
+    """Of five logarithms of 0 and one of 1,200 the mean is 200 and the error too: its t at 95 %, of
+    2.015, lies at 603. Of 0 and 1,400 it lies at 704.
+    """
+
+    def upper(log: float) -> float | None:
+        ends = {**dict.fromkeys(range(6), 1e-300), 5: 1e-300 * math.exp(log / 2) * math.exp(log / 2)}
+        return bounds_of(replace(compared([0.0]), baseline=dict.fromkeys(range(6), 1e-300), values=ends))[0].at_most
+
+    assert upper(1200) == pytest.approx(math.exp(200 * 3.0150484), rel=1e-4)
+    assert upper(1400) is None
 
 
 def loss(at_least: float | None, at_most: float | None) -> Loss:

@@ -251,8 +251,6 @@ def _estimate(each: Loss) -> str:
 def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None and each.at_most is None and each.blocks < LEAST_BLOCKS:
         return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
-    if (each.at_least is None or each.at_most is None) and each.estimate is not None:
-        return f"{_of_loss(each, run)} has too few different values to be bounded (estimate {percent(each.estimate)})"
     if each.at_least is None or each.at_most is None:
         return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
     low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from scipy import special
 
 from plimsoll_lab.stats.best import Value
-from plimsoll_lab.stats.resampling import EXACT_UP_TO, LARGEST_LOG, LEAST_BLOCKS, RESAMPLES, SAME, SIGNIFICANCE
+from plimsoll_lab.stats.resampling import (
+    EXACT_UP_TO,
+    LARGEST_LOG,
+    LEAST_BLOCKS,
+    RESAMPLES,
+    RESOLUTION,
+    SAME,
+    SIGNIFICANCE,
+    standard_error,
+)
 from plimsoll_lab.stats.signs import drawn_signs, sign_patterns
 
 Array = NDArray[np.float64]
@@ -139,7 +148,7 @@ def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
     if not len(centred):
         return 0.5
     means = signs @ centred.T / blocks
-    variances = np.maximum((squares - blocks * means**2) / (blocks - 1), np.finfo(float).tiny)
+    variances = np.maximum((squares - blocks * means**2) / (blocks - 1), RESOLUTION**2)
     smallest = np.sort(special.stdtr(blocks - 1, -(means * math.sqrt(blocks) / np.sqrt(variances)).max(axis=1)))
     return float(smallest[math.floor(SIGNIFICANCE * len(smallest)) - 1])
 
@@ -148,7 +157,7 @@ def _loss(comparison: BaselineComparison, logs: tuple[Array, Array, Array], crit
     middle, least, most = logs
     blocks = len(middle)
     exact = bool(blocks) and bool(np.isfinite(least).all() and np.isfinite(most).all())
-    enough = blocks >= LEAST_BLOCKS and critical_p > 0
+    enough = blocks >= LEAST_BLOCKS
     return Loss(
         comparison=comparison,
         blocks=blocks,
@@ -160,12 +169,11 @@ def _loss(comparison: BaselineComparison, logs: tuple[Array, Array, Array], crit
 
 def _bound(comparison: BaselineComparison, logs: Array, p: float) -> float | None:
     """The quantile p of the mean loss; None where a block bounds it on no side, or where it lies
-    beyond all numbers: values that repeat leave resamples without any deviation.
+    beyond all numbers.
     """
     if not np.isfinite(logs).all():
         return None
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    quantile = float(logs.mean()) + error * float(special.stdtrit(len(logs) - 1, p))
+    quantile = float(logs.mean()) + standard_error(logs) * float(special.stdtrit(len(logs) - 1, p))
     return _part(quantile, comparison) if abs(quantile) < LARGEST_LOG else None
 
 
