@@ -5,7 +5,8 @@ ship (over the emulator a server's CPU per request is another), measured round b
 Each part is about the rate and the server's CPU per request:
 
     three-servers   the small form of the suite that ships, on Ray's hosts and on emulated ones,
-    port-fwd-4000   over all points that both measured in a round
+    port-fwd-4000   at a rate, over all points that both measured in a round
+    port-fwd-closed the same where nobody pauses, so that the server has work
     generators      on Ray: two generators and one with the same total, of event loops as well:
                     each loop wakes the server on its own; what one with a single loop saves the
                     server is measured beside it, and is no equivalence
@@ -105,7 +106,7 @@ class Side:
         )
 
 
-SHIPPED = ("three-servers", "port-fwd-4000")
+SHIPPED = ("three-servers", "port-fwd-4000", "port-fwd-closed")
 GENERATORS = (
     Side(hosts="ray", generators=2),
     Side(hosts="ray", generators=1, threads=2),
