@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pickle
+import select
 import socket
 import sys
 import time
@@ -18,6 +19,7 @@ from conftest import FAKE, SUITE
 from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.host import Host, wait_for_any
 from plimsoll_lab.hosts.messages import AnswerT, Await, Discard, Message, ReadFile, Start
+from plimsoll_lab.hosts.processes import LocalProcess, wait_for
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -119,6 +121,26 @@ def test_processes_of_several_agents_are_awaited_together(far: FarAgent) -> None
                 assert time.monotonic() < deadline
                 wait_for_any([first, second], 60.0)
             assert (first.take_lines(), second.take_lines()) == ([], ["up"])
+
+
+def test_a_line_is_told_that_comes_while_another_pipe_is_read(monkeypatch: pytest.MonkeyPatch, far: FarAgent) -> None:
+    host = far_host(far)
+    echo = python("import sys\nfor line in sys.stdin: print(line, end='', flush=True)")
+    read_stderr = LocalProcess.stderr_tail
+
+    def after_a_line(process: LocalProcess) -> str:
+        # Once, and it is in the pipe before its other pipe is read.
+        monkeypatch.setattr(LocalProcess, "stderr_tail", read_stderr)
+        process.tell("ready")
+        wait_for([process], 600.0)
+        return process.stderr_tail()
+
+    with host.start(echo, role="a", metered=False, takes_lines=True) as process:
+        monkeypatch.setattr(LocalProcess, "stderr_tail", after_a_line)
+        assert process.take_lines() == []
+        (ready, _, _) = select.select(far.agent.watched([process.number]), [], [], 0.0)
+        assert ready, "nobody is woken for the line"
+        assert process.take_lines() == ["ready"]
 
 
 def test_the_last_words_of_a_process_come_with_its_end(far: FarAgent) -> None:

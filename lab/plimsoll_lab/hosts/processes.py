@@ -79,7 +79,7 @@ class LocalProcess:
 
     def take_lines(self) -> list[str]:
         """The whole lines it has printed to stdout since the last call."""
-        self._read()
+        self._read(self._stdout, self._stderr)
         kept = self._kept[self._stdout]
         whole = kept.rfind(b"\n") + 1
         lines = kept[:whole].split(b"\n")[:-1]
@@ -92,7 +92,7 @@ class LocalProcess:
 
     def stderr_tail(self) -> str:
         """The end of what it has printed to stderr, as plain text."""
-        self._read()
+        self._read(self._stderr)
         return plain(self._kept[self._stderr].decode(errors="replace"))
 
     def stop(self, *, grace_s: float) -> int:
@@ -103,7 +103,7 @@ class LocalProcess:
         while self._popen.poll() is None and (left_s := deadline - time.monotonic()) > 0:
             # Its pipes are read meanwhile: a process that blocks on a full pipe never ends.
             wait_for([self], left_s)
-            self._read()
+            self._read(self._stdout, self._stderr)
         self.kill()
         return self._popen.wait()
 
@@ -143,8 +143,14 @@ class LocalProcess:
         """Every process of its tree."""
         return read_processes(self._group.pids() if self._group is not None else session_members(self.pid))
 
-    def _read(self) -> None:
-        for number, pipe in list(self._open.items()):
+    def _read(self, *numbers: int) -> None:
+        """Empty pipes; standard output only to hand its lines on: nobody is woken for what has been
+        read, so a line that was kept would be found once the process prints again.
+        """
+        for number in numbers:
+            pipe = self._open.get(number)
+            if pipe is None:
+                continue
             kept, most = self._kept[number], STDERR_KEPT if number == self._stderr else STDOUT_KEPT
             left = READ_MOST
             while left > 0:
