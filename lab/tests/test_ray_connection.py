@@ -89,6 +89,7 @@ class FakeActor:
         self.open = Method(lambda: self.call(0.1, None))
         self.ping = Method(lambda: self.call(0.1, None))
         self.close = Method(lambda: self.call(0.1, None))
+        self.asked: list[int] = []
         self.ask = Method(self._ask)
 
     def call(self, after_s: float, answer: object) -> int:
@@ -96,7 +97,8 @@ class FakeActor:
         cut = self.ray.now + after_s >= self.cut_at
         return self.ray.call(NEVER if cut else after_s, answer)
 
-    def _ask(self, message: object) -> int:
+    def _ask(self, number: int, message: object) -> int:
+        self.asked.append(number)
         kind = type(message)
         return self.call(self.takes_s.get(kind, 0.01), (self.answers.get(kind), None))
 
@@ -178,7 +180,7 @@ def test_news_is_delivered_once_and_what_comes_first_is_told_first(ray: FakeRay)
 def test_an_error_of_the_agent_is_raised_here_and_the_host_is_not_lost(ray: FakeRay) -> None:
     actor = FakeActor(ray)
     connection = connect(actor)
-    actor.ask = Method(lambda _: ray.call(0.1, (None, LabError("too small"))))
+    actor.ask = Method(lambda _number, _message: ray.call(0.1, (None, LabError("too small"))))
     with pytest.raises(LabError, match="too small"):
         connection.ask(ReadClock())
     assert connection.lost is None
@@ -187,7 +189,9 @@ def test_an_error_of_the_agent_is_raised_here_and_the_host_is_not_lost(ray: Fake
 def test_an_actor_that_ray_says_has_died_is_lost_with_rays_reason(ray: FakeRay) -> None:
     actor = FakeActor(ray)
     connection = connect(actor)
-    actor.ask = Method(lambda _: ray.call(0.1, RayError("The actor died because its node has died. Node Id: 1")))
+    actor.ask = Method(
+        lambda _number, _message: ray.call(0.1, RayError("The actor died because its node has died. Node Id: 1"))
+    )
     with pytest.raises(HostLost, match="the host h2 was lost: The actor died because its node has died"):
         connection.ask(ReadClock())
 
@@ -206,3 +210,13 @@ def test_a_signal_as_ray_returns_interrupts_and_is_no_error_of_ours(
     with pytest.raises(Interrupted) as interrupted:
         connection.ask(ReadClock())
     assert interrupted.value.number == signal.SIGINT
+
+
+def test_calls_are_numbered_as_ray_may_run_them_in_any_order(ray: FakeRay) -> None:
+    actor = FakeActor(ray)
+    actor.answers[Await] = ()
+    connection = connect(actor)
+    connection.ask(ReadClock())
+    connection.watch((), lambda _: None)
+    connection.ask(Stop(process=1, grace_s=0.0))
+    assert actor.asked == [1, 2, 3]

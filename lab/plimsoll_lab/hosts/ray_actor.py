@@ -24,21 +24,29 @@ class AgentActor:
     def __init__(self, name: str, address: str) -> None:
         self._name, self._address = name, address
         self._agent: asyncio.subprocess.Process | None = None
-        self._numbers = 0
+        self._next = 1
+        self._early: dict[int, object] = {}
+        """Messages by their numbers, until those before them have come."""
         self._asked: dict[int, asyncio.Future[tuple[object, object]]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def ping(self) -> None:
         """Show that this host is there."""
 
-    async def ask(self, message: object) -> tuple[object, object]:
-        """Hand on a message; the answer and the error, one of which is None."""
+    async def ask(self, number: int, message: object) -> tuple[object, object]:
+        """Hand on a message, in the order of the numbers, which count from 1; the answer and the
+        error, one of which is None.
+
+        Ray runs the calls of an actor like this one in any order.
+        """
         if self._agent is None or self._agent.stdin is None:
             raise AssertionError("the agent has been started")
-        self._numbers += 1
         answer: asyncio.Future[tuple[object, object]] = asyncio.get_running_loop().create_future()
-        self._asked[self._numbers] = answer
-        self._agent.stdin.write(frame((self._numbers, message)))
+        self._asked[number] = answer
+        self._early[number] = message
+        while self._next in self._early:
+            self._agent.stdin.write(frame((self._next, self._early.pop(self._next))))
+            self._next += 1
         return await answer
 
     async def close(self) -> None:

@@ -39,6 +39,7 @@ class RayConnection:
         """The host's, for errors."""
         self._ray: Any = importlib.import_module("ray")
         self._actor = actor
+        self._sent = 0
         self._lost: HostLost | None = None
         self._heard_at = time.monotonic()
         self._sign: Any = None
@@ -65,7 +66,7 @@ class RayConnection:
             raise self._lost
         least_s = message.timeout_s if isinstance(message, Await) else 0.0
         least_s = message.grace_s if isinstance(message, Stop) else least_s
-        asked = self._actor.ask.remote(message)
+        asked = self._send(message)
         if self._open is not None and not isinstance(message, CHANGE_NOTHING):
             # The agent answers the open `Await` first, so its reports come before this answer.
             self._collect()
@@ -85,7 +86,7 @@ class RayConnection:
             # Another question closes the open one.
             self.ask(Await(processes=(), timeout_s=0.0))
         self._open_for, self._deliver = tuple(processes), deliver
-        self._open = self._actor.ask.remote(Await(processes=self._open_for, timeout_s=WATCH_S))
+        self._open = self._send(Await(processes=self._open_for, timeout_s=WATCH_S))
 
     def is_watched(self, process: int) -> bool:
         """Whether news of a process would be delivered; takes what has come meanwhile."""
@@ -122,6 +123,11 @@ class RayConnection:
             pass
         finally:
             self._ray.kill(self._actor)
+
+    def _send(self, message: Message[Any]) -> Any:  # noqa: ANN401 - as above
+        """Call the actor with the message's number, as calls may overtake one another."""
+        self._sent += 1
+        return self._actor.ask.remote(self._sent, message)
 
     def _take_ready(self, connections: Sequence[RayConnection]) -> bool:
         """Deliver the news that has come; whether there was any."""
