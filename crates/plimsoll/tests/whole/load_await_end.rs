@@ -2,10 +2,10 @@
 //! it is let go.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::forwarder::listener;
@@ -13,20 +13,27 @@ use crate::support::peer::{Run, command, outcome, read_once, serve};
 
 const CONNECTIONS: u64 = 20;
 
-/// An echo server, and how many of its connections the generator has ended.
-fn echo() -> (SocketAddr, Arc<AtomicU64>) {
-    let ended = Arc::new(AtomicU64::new(0));
-    let seen = Arc::clone(&ended);
+/// The connections of an echo server, and how many of them the generator has ended.
+#[derive(Default)]
+struct Accepted {
+    streams: Mutex<Vec<TcpStream>>,
+    ended: AtomicU64,
+}
+
+fn echo() -> (SocketAddr, Arc<Accepted>) {
+    let accepted = Arc::new(Accepted::default());
+    let seen = Arc::clone(&accepted);
     let address = serve(move |mut stream| {
+        seen.streams.lock().expect("no panic").push(stream.try_clone().expect("a descriptor"));
         let mut buffer = [0; 4096];
         while let Ok(count @ 1..) = read_once(&stream, &mut buffer) {
             if stream.write_all(&buffer[..count]).is_err() {
                 break;
             }
         }
-        seen.fetch_add(1, Ordering::SeqCst);
+        seen.ended.fetch_add(1, Ordering::SeqCst);
     });
-    (address, ended)
+    (address, accepted)
 }
 
 /// A generator whose window has closed.
@@ -34,12 +41,12 @@ struct Held {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    ended: Arc<AtomicU64>,
+    accepted: Arc<Accepted>,
 }
 
 impl Held {
     fn start(arguments: &str, given: &str) -> Held {
-        let (target, ended) = echo();
+        let (target, accepted) = echo();
         let arguments = format!("-c {CONNECTIONS} -d 100ms --await-end {arguments}");
         let mut child =
             command("echo", &target.to_string(), &arguments).stdin(Stdio::piped()).spawn().expect("it runs");
@@ -51,13 +58,21 @@ impl Held {
             line.clear();
             assert!(output.read_line(&mut line).expect("a line") > 0, "it ended before its window closed");
         }
-        Held { child, input, output, ended }
+        Held { child, input, output, accepted }
     }
 
     /// Whether every connection stays up, for as long as it would take to close them many times.
     fn holds(&self) -> bool {
         std::thread::sleep(Duration::from_millis(300));
-        self.ended.load(Ordering::SeqCst) == 0
+        self.accepted.ended.load(Ordering::SeqCst) == 0
+    }
+
+    /// The server says this on every connection, and ends it.
+    fn end_connections(&self, says: &[u8]) {
+        for mut stream in self.accepted.streams.lock().expect("no panic").drain(..) {
+            let _ = stream.write_all(says);
+            let _ = stream.shutdown(Shutdown::Write);
+        }
     }
 
     fn end(mut self) -> Run {
@@ -133,6 +148,23 @@ fn a_signal_lets_them_close() {
 fn for_a_program_that_never_says_so_they_close_all_the_same() {
     let run = Held::start("", "").end();
     assert_eq!(run.code, Some(0), "{}", run.stderr);
+}
+
+#[test]
+fn what_a_server_does_with_connections_after_the_window_is_of_no_window() {
+    for engine in ["epoll", "uring"] {
+        for pace in ["", "-R 2k", "--think 10ms"] {
+            for says in [&b""[..], b"unasked"] {
+                let held = Held::start(&format!("--engine {engine} {pace}"), "");
+                held.end_connections(says);
+                // Nobody lets it close them: there are none.
+                let run = held.end();
+                assert_eq!(run.code, Some(0), "{engine} {pace}: {}", run.stderr);
+                let lost = ["ended_idle", "unrequested", "reopened"].map(|name| format!("connections.{name}"));
+                assert_eq!(lost.map(|name| run.count(&name)), [0, 0, 0], "{engine} {pace} {says:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -104,12 +104,19 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         self.due.clear();
         if self.holds {
-            for key in self.keys_in(&[State::Due]) {
-                let due = self.slab.get_mut(key);
-                due.into_iter().for_each(|connection| connection.state = State::Finished);
+            for key in self.keys_in(&UP) {
+                self.stay(key);
             }
         } else {
             self.abandon_all(&UP);
+        }
+    }
+
+    /// A connection has nothing more to do, and stays up until it may close: what the server does
+    /// with it from here on is of no window.
+    pub(super) fn stay(&mut self, key: Key) {
+        if let Some(connection) = self.slab.get_mut(key) {
+            connection.state = State::Finished;
         }
     }
 

@@ -74,7 +74,7 @@ enum State {
     Due,
     /// A request is under way on it.
     Busy,
-    /// It has nothing more to do, and stays up until no other has.
+    /// It has nothing more to do, and stays up until no other has, or until it may close.
     Finished,
 }
 

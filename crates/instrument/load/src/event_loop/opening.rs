@@ -303,8 +303,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if !self.shared.config.keeps_all_open() || self.is_closed() {
             return self.close(key);
         }
-        if let Some(connection) = self.slab.get_mut(key) {
-            connection.state = State::Finished;
+        if self.slab.get(key).is_some() {
+            self.stay(key);
             self.shared.control.finish();
         }
     }

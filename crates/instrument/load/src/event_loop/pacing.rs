@@ -195,10 +195,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let keep =
             keep && !config.opening.reconnect && self.shared.protocol.output(session, exchange, *written).is_empty();
         if self.is_closed() {
-            if !(self.holds && keep && !ended) {
-                self.close(key);
-            }
-            return;
+            return if self.holds && keep && !ended { self.stay(key) } else { self.close(key) };
         }
         if !self.may_go_on(key) {
             return self.retire(key);
