@@ -6,12 +6,15 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::support::forwarder::listener;
 use crate::support::peer::{Run, command, outcome, read_once, serve};
 
 const CONNECTIONS: u64 = 20;
+
+/// The longest that connections are kept up.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// The connections of an echo server, and how many of them the generator has ended.
 #[derive(Default)]
@@ -173,12 +176,14 @@ fn without_a_connection_it_waits_for_nobody() {
     drop(closed);
     for engine in ["epoll", "threads"] {
         let arguments = format!("--engine {engine} --await-end -c 2 -d 10m --timeout 100ms");
+        let began = Instant::now();
         let mut child =
             command("echo", &address.to_string(), &arguments).stdin(Stdio::piped()).spawn().expect("it runs");
         let open = child.stdin.take();
         let run = outcome(&child.wait_with_output().expect("it ends"));
         drop(open);
         assert_eq!((run.code, run.count("connections.established")), (Some(1), 0), "{engine}: {}", run.stderr);
+        assert!(began.elapsed() < LONGEST_HOLD, "{engine}: it kept up what there was not");
     }
 }
 

@@ -169,11 +169,11 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
     fn hold(&mut self, team: &dyn Team) {
         let Shared { config, control, .. } = &**self.shared;
         let deadline = control.now() + LONGEST_HOLD.as_nanos() as u64;
-        self.holds = config.await_end && !self.input.as_mut().is_some_and(Input::take_line);
+        self.holds = config.await_end && control.up() > 0 && !self.input.as_mut().is_some_and(Input::take_line);
         while self.holds && self.interrupted.is_none() {
             let is_let_go = self.wait(team, Some(deadline)) && self.input.as_mut().is_none_or(Input::read_any_line);
             self.interrupted = self.signals.next();
-            self.holds = !(is_let_go || team.is_finished() || control.now() >= deadline || control.has_given_up());
+            self.holds = !is_let_go && control.up() > 0 && control.now() < deadline && !control.has_given_up();
         }
         self.holds = false;
     }
