@@ -85,7 +85,7 @@ def test_a_process_that_has_gone_by_the_end_is_listed_as_it_was_seen_last(monkey
     for _ in range(2):
         window.sample(host, server, window.listing_due_at - 1e-6)
         window.sample(host, server, max(window.listing_due_at, window.opened_at + 2 * SAMPLE_EVERY_S))
-    window.end(host, server, {}, 1.0, at_rest=False)
+    window.end(host, server, {}, 1.0, rests_until=None)
     window.length_s = 1.0
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(2, 0.75), (1, 0.5), (3, 0.25)]
 
@@ -103,7 +103,7 @@ def test_what_processes_used_until_the_opening_was_heard_of_is_theirs(monkeypatc
     server.now_has({1: 5.5})
     window.begin(host, server, {}, 0.0)
     server.now_has({1: 6.0})
-    window.end(host, server, {}, 1.0, at_rest=False)
+    window.end(host, server, {}, 1.0, rests_until=None)
     window.length_s = 1.0
     assert [(each["pid"], each["cpu_cores"]) for each in window.processes()] == [(1, 1.0)]
 

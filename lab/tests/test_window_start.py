@@ -56,7 +56,7 @@ def window(monkeypatch: pytest.MonkeyPatch, *, foreseen: bool, earlier_s: float 
         made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1010.0)
     made.opened_by(1010.0 - earlier_s)
-    made.end(HOST, SERVER, {}, 1012.0, at_rest=False)
+    made.end(HOST, SERVER, {}, 1012.0, rests_until=None)
     return made
 
 
@@ -107,11 +107,28 @@ def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypa
     made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1010.0)
     made.samples.append(Sample(at_s=1.95, cpu_s=2.0, memory_bytes=4096))
-    made.end(HOST, SERVER, {}, 1011.9, at_rest=True)
+    made.end(HOST, SERVER, {}, 1011.9, rests_until=1015.0)
     assert cost(made) == pytest.approx((1.0, 1.9))
     assert made.lag_s == 0.0
     assert made.machine()["busy_cores"] == pytest.approx(1.8 / 1.8)
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 1.9])
+
+
+def at_rest(monkeypatch: pytest.MonkeyPatch, closed_s: float, rests_until: float) -> Window:
+    """A window from the second 10, of which the machine was read from 10.2 to 12.0."""
+    readings = iter((BEFORE, OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    made = Window()
+    made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1010.0)
+    made.end(HOST, SERVER, {}, 1000.0 + closed_s, rests_until=rests_until)
+    return made
+
+
+def test_a_window_that_is_read_once_connections_may_have_closed_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = at_rest(monkeypatch, 11.0, 1011.9)
+    assert cost(made) == pytest.approx((1.0, 2.0))
+    assert (made.lag_s, made.rest_s) == pytest.approx((1.0, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +139,7 @@ def test_what_is_answered_after_a_window_is_told_as_lateness(
     monkeypatch: pytest.MonkeyPatch, in_flight: int, completed: int, lag_s: float
 ) -> None:
     """At most as much as the time until its end was read."""
-    readings = iter((BEFORE, OPENING, CLOSING))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    made = Window()
-    made.foresee(HOST, SERVER, {})
-    made.begin(HOST, SERVER, {}, 1010.0)
-    made.end(HOST, SERVER, {}, 1011.9, at_rest=True)
+    made = at_rest(monkeypatch, 11.9, 1015.0)
     made.answered_after(in_flight, completed)
     assert made.lag_s == pytest.approx(lag_s)
 
@@ -206,15 +218,22 @@ def test_whose_connections_may_stay_up(load: dict[str, Value], *, stays: bool) -
     assert stays_up(load) is stays
 
 
-@pytest.mark.parametrize(("stay", "at_rest"), [((True, True), True), ((True, False), False)])
-def test_connections_close_once_the_end_has_been_read(stay: tuple[bool, bool], *, at_rest: bool) -> None:
+@pytest.mark.parametrize(
+    ("stay", "dies", "rests_until"),
+    [((True, True), False, 1016.5), ((True, False), False, None), ((True, True), True, None)],
+)
+def test_connections_close_once_the_end_has_been_read(
+    stay: tuple[bool, bool], rests_until: float | None, *, dies: bool
+) -> None:
+    """Those of a generator that has ended have closed, whatever it was to do."""
     done: list[object] = []
 
-    def generator(number: int, *, stays_up: bool, said: list[str]) -> Generator:
+    def generator(number: int, *, stays_up: bool, said: list[str], dies: bool = False) -> Generator:
         process = SimpleNamespace(
             tell=lambda line: done.append((number, line)),
             take_lines=lambda: [said.pop(0)] if said else [],
-            exit_code=lambda: None,
+            exit_code=lambda: 1 if dies and not said else None,
+            stderr_tail=lambda: "",
         )
         return Generator(
             name=f"load-{number}",
@@ -227,14 +246,14 @@ def test_connections_close_once_the_end_has_been_read(stay: tuple[bool, bool], *
             process=cast("HostProcess", process),
         )
 
-    closed = '{"event":"window_closed","unix_s":1012.0}'
+    first, last = (f'{{"event":"window_closed","unix_s":{at}}}' for at in (1011.5, 1012.0))
     opened = '{"event":"window_opened","unix_s":1010.0}'
     generators = [
-        generator(0, stays_up=stay[0], said=[opened, closed]),
-        generator(1, stays_up=stay[1], said=[opened, "", closed]),
+        generator(0, stays_up=stay[0], said=[opened, first]),
+        generator(1, stays_up=stay[1], said=[opened, "", *(() if dies else (last,))], dies=dies),
     ]
     seen = SimpleNamespace(
-        first=True, open=True, opened_by=lambda _: None, end=lambda *_, at_rest: done.append(at_rest)
+        first=True, open=True, opened_by=lambda _: None, end=lambda *_, rests_until: done.append(rests_until)
     )
     sampler = SimpleNamespace(end=lambda _: done.append("hosts"))
     monitors = cast("Monitors", SimpleNamespace(server_host=None, sampler=sampler))
@@ -244,4 +263,5 @@ def test_connections_close_once_the_end_has_been_read(stay: tuple[bool, bool], *
     process_events(generators, SERVER, {}, cast("Window", seen), monitors)
     seen.open = False
     process_events(generators, SERVER, {}, cast("Window", seen), monitors)
-    assert done == [at_rest, "hosts", *((number, "") for number in (0, 1) if stay[number])]
+    told = [number for number in (0, 1) if stay[number] and not (dies and number == 1)]
+    assert done == [rests_until, "hosts", *((number, "") for number in told)]

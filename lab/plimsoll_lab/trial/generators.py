@@ -37,6 +37,9 @@ BEGIN_S = 0.1
 """The same, whatever their number."""
 STOP_S = 5.0
 """A generator that is asked to stop writes its summary within this."""
+HOLD_S = 5.0
+"""For so long after its window a generator keeps up connections that nobody lets it close (`load
+--await-end`)."""
 WINDOW = ("window_opened", "window_closed")
 """The events at the ends of a generator's window."""
 TOO_LATE = "that instant has passed"
@@ -364,13 +367,21 @@ def _follow_window(
     if not closed or not all(WINDOW[1] in each.window or each.ended for each in measured):
         return
     if window.open:
-        at_rest = all(each.stays_up for each in generators)
-        window.end(monitors.server_host, server, metered, max(closed), at_rest=at_rest)
+        window.end(monitors.server_host, server, metered, max(closed), rests_until=_rests_until(generators))
         monitors.sampler.end({"server": server, **metered})
     for each in measured:
         if each.stays_up and not each.ended:
             _process(each).tell("")
         each.stays_up = False
+
+
+def _rests_until(generators: Sequence[Generator]) -> float | None:
+    """Until when no connection closes after the windows of all; None where one may have closed, as
+    those of a generator do that has ended.
+    """
+    if not all(each.stays_up and not each.ended for each in generators):
+        return None
+    return min(each.window[WINDOW[1]] for each in generators) + HOLD_S
 
 
 def _note(generator: Generator, kind: str, event: Json) -> None:

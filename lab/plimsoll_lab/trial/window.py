@@ -112,14 +112,22 @@ class Window:
         self.first_at_s -= by_s
         self.machine_lag_s += by_s
 
-    def end(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float, *, at_rest: bool) -> None:
-        """It closed at this moment; at rest where since then no part has had more to do than to
-        answer what was under way.
+    def end(
+        self,
+        host: Host,
+        server: Process,
+        others: Mapping[str, Process],
+        unix_s: float,
+        *,
+        rests_until: float | None,
+    ) -> None:
+        """It closed at this moment. Since then, and until `rests_until`, no part has had more to do
+        than to answer what was under way; None where it may have had.
         """
         reading = read_usage(host, server, others, thorough=True)
         late_s = max(0.0, reading.at_unix_s - unix_s)
         self.last, self.length_s = reading.server, reading.at_s - self.first_at_s
-        if at_rest:
+        if rests_until is not None and reading.at_unix_s <= rests_until:
             self.length_s -= late_s
             self.machine_lag_s -= late_s
             self.rest_s = late_s
