@@ -110,7 +110,6 @@ def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypa
     made.end(HOST, SERVER, {}, 1011.9, rests_until=1015.0)
     assert cost(made) == pytest.approx((1.0, 1.9))
     assert made.lag_s == 0.0
-    assert made.machine()["busy_cores"] == pytest.approx(1.8 / 1.8)
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 1.9])
 
 
@@ -123,6 +122,16 @@ def at_rest(monkeypatch: pytest.MonkeyPatch, closed_s: float, rests_until: float
     made.begin(HOST, SERVER, {}, 1010.0)
     made.end(HOST, SERVER, {}, 1000.0 + closed_s, rests_until=rests_until)
     return made
+
+
+def test_a_machine_at_rest_after_the_window_was_none_the_less_busy_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host had less CPU than its server: it was divided by the rest as well."""
+    made = at_rest(monkeypatch, 11.0, 1016.0)
+    # Of 1.8 s that it was read for, a second was after the window.
+    assert made.machine()["busy_cores"] == pytest.approx(1.8 / 0.8)
+    # The server used a core in the window, the relay half a core; the rest is of other programs,
+    # which worked on.
+    assert made.foreign_cores([], ()) == pytest.approx((1.8 - 0.8 * 1.5) / 1.8)
 
 
 def test_a_window_that_is_read_once_connections_may_have_closed_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

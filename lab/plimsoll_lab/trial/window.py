@@ -190,18 +190,25 @@ class Window:
         ]
         return sorted(found, key=lambda each: (-each["cpu_cores"], each["pid"]))
 
+    @property
+    def _machine_read_s(self) -> float:
+        """Between the two readings of the machine."""
+        return self.length_s - self.machine_lag_s
+
     def machine(self) -> MachineRecord:
-        """What the whole machine did over the window."""
+        """What the whole machine did over the window: what it was read for after it, at rest, added
+        next to nothing.
+        """
         first, last = self.machine_first, self.machine_last
-        read_s = self.length_s - self.machine_lag_s
-        if first is None or last is None or read_s <= 0:
+        worked_s = self._machine_read_s - self.rest_s
+        if first is None or last is None or worked_s <= 0:
             return {}
         record = MachineRecord(
             window_s=self.length_s,
             sample_lag_s=self.lag_s,
-            busy_cores=(last.busy_s - first.busy_s) / read_s,
-            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / read_s,
-            steal_cores=(last.steal_s - first.steal_s) / read_s,
+            busy_cores=(last.busy_s - first.busy_s) / worked_s,
+            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / worked_s,
+            steal_cores=(last.steal_s - first.steal_s) / self._machine_read_s,
         )
         if last.throttled_s is not None and first.throttled_s is not None:
             record["throttled_s"] = last.throttled_s - first.throttled_s
@@ -223,4 +230,6 @@ class Window:
             # A generator's CPU is of its own window, which may have ended before the last.
             ours += cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
-        return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
+        # Other programs worked on after the window, too.
+        worked = 1.0 - self.rest_s / self._machine_read_s
+        return max(0.0, worked * (machine["busy_cores"] - machine["softirq_cores"] - ours))
