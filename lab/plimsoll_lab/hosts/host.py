@@ -28,6 +28,7 @@ from plimsoll_lab.hosts.messages import (
     MeasureRoundTrips,
     ReadClock,
     ReadCongestionControl,
+    ReadThreads,
     ReadUsage,
     RemoveFolder,
     Report,
@@ -39,6 +40,7 @@ from plimsoll_lab.hosts.messages import (
     UsageReading,
 )
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
+from plimsoll_lab.hosts.samplers.threads import ThreadReading
 from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.problem import HostLost
 
@@ -131,6 +133,10 @@ class HostProcess:
     def tree(self) -> tuple[ProcessUsage, ...]:
         """Every process of its tree."""
         return self.connection.ask(ListProcesses(process=self.number))
+
+    def threads(self, *, sleeps: bool) -> tuple[ThreadReading, ...]:
+        """What the threads of its tree are doing, and where they sleep."""
+        return self.connection.ask(ReadThreads(process=self.number, sleeps=sleeps))
 
     def take_report(self, report: Report) -> None:
         """Keep what the agent has reported of it."""

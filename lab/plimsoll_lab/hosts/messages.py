@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
+from plimsoll_lab.hosts.samplers.threads import ThreadReading
 from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 
 AnswerT = TypeVar("AnswerT")
@@ -175,6 +176,16 @@ class ListProcesses(Message[tuple[ProcessUsage, ...]]):
 
     process: int
     """The number of the tree's first process."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadThreads(Message[tuple[ThreadReading, ...]]):
+    """Asks what the threads of a process tree are doing; answered by a `ThreadReading` of each."""
+
+    process: int
+    """The number of the tree's first process."""
+    sleeps: bool
+    """Whether it is read too where each sleeps."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -363,5 +374,5 @@ class HasFolder(Message[bool]):
     """The path."""
 
 
-CHANGE_NOTHING = (ReadClock, ReadUsage, ListProcesses, TakeSample)
+CHANGE_NOTHING = (ReadClock, ReadUsage, ListProcesses, ReadThreads, TakeSample)
 """What changes no process, and is answered while news of processes is awaited."""

@@ -21,6 +21,7 @@ from typing import IO, Self
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
 from plimsoll_lab.hosts.printed import plain
+from plimsoll_lab.hosts.samplers.threads import ThreadReading, read_threads
 from plimsoll_lab.hosts.samplers.usage import Meter, ProcessUsage, ProcMeter, Usage, read_processes, session_members
 from plimsoll_lab.problem import StartError
 
@@ -141,7 +142,14 @@ class LocalProcess:
 
     def tree(self) -> tuple[ProcessUsage, ...]:
         """Every process of its tree."""
-        return read_processes(self._group.pids() if self._group is not None else session_members(self.pid))
+        return read_processes(self._tree())
+
+    def threads(self, *, sleeps: bool) -> tuple[ThreadReading, ...]:
+        """What the threads of its tree are doing."""
+        return read_threads(self._tree(), sleeps=sleeps)
+
+    def _tree(self) -> Sequence[int]:
+        return self._group.pids() if self._group is not None else session_members(self.pid)
 
     def _read(self, *numbers: int) -> None:
         """Empty pipes; standard output only to hand its lines on: nobody is woken for what has been

@@ -70,6 +70,8 @@ class GeneratorCost(Output):
 
     cpu_cores: float | None = None
     cpu_us_per_request: float | None = None
+    run_queue_wait_ratio: float | None = None
+    """The part of the window for which its busiest event loop was ready and had no CPU."""
 
 
 class GeneratorWarning(Output):

@@ -219,10 +219,10 @@ def _answered_elsewhere(point: Point) -> bool:
 
 
 def _server_cost(window: Window) -> Figures:
-    if window.first is None or window.last is None or window.length_s <= 0:
+    cores = window.server_cores()
+    if cores is None:
         return {}
-    cpu_s = window.last.cpu_s - window.first.cpu_s
-    figures = {"server.cpu_cores": cpu_s / window.length_s}
+    figures = {"server.cpu_cores": cores}
     least = least_cores(window.samples)
     if least is not None:
         figures["server.cpu_cores_min"] = least

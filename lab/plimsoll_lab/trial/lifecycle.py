@@ -208,17 +208,17 @@ def _measure(
             partial.cut = _cut(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
-    foreign_cores = None if "address" in point.server else _foreign_cores(testbed, point, generators, partial.window)
+    beside = _beside_server(testbed, point, generators)
     observed = _observation(
         partial,
         point,
         server_exit=died,
-        foreign_cores=foreign_cores,
+        foreign_cores=_foreign_cores(testbed, point, beside, partial.window),
         links=links,
         limited=judged_figures(suite),
         missed=missed_limits(suite, record_of(MeasuredLoadRecord, partial.load)["summary"] or {}),
     )
-    return judge(replace(observed, unmerged=unmerged, warnings=tuple(warnings)))
+    return judge(replace(observed, generator_waited=_longest_wait(beside), unmerged=unmerged, warnings=tuple(warnings)))
 
 
 def _held_to_expectations(
@@ -263,6 +263,9 @@ def _observation(
         lag_s=partial.window.lag_s,
         think_s=_think_s(point),
         throttled_s=machine.get("throttled_s"),
+        busy_cores=machine.get("busy_cores"),
+        server_cores=partial.window.server_cores(),
+        server_waited_s=partial.window.server_waited_s(),
         samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
         network=links,
         closed=_is_closed(point),
@@ -321,14 +324,28 @@ def _generator_record(generator: Generator, role: Role, window: Window) -> Json:
     }
 
 
-def _foreign_cores(testbed: Testbed, point: Point, generators: Sequence[Generator], window: Window) -> float | None:
-    """CPU of the server's machine that no part of the trial used."""
+def _beside_server(testbed: Testbed, point: Point, generators: Sequence[Generator]) -> list[LoadSummary]:
+    """What the measured generators on the server's machine say."""
     machine = testbed.host(point.place.server).machine
-    here = [
+    return [
         read_output(LoadSummary, each.summary or {}, each.name)
         for each in generators
         if each.measured and each.host.machine == machine
     ]
+
+
+def _longest_wait(generators: Sequence[LoadSummary]) -> float | None:
+    """For which part of the window an event loop of these was ready and had no CPU."""
+    return max((each.generator.run_queue_wait_ratio or 0.0 for each in generators), default=None)
+
+
+def _foreign_cores(testbed: Testbed, point: Point, here: Sequence[LoadSummary], window: Window) -> float | None:
+    """CPU of the server's machine that no part of the trial used; of the generators there, by their
+    summaries. Not known of a server that already ran.
+    """
+    if "address" in point.server:
+        return None
+    machine = testbed.host(point.place.server).machine
     homes = {role.name: testbed.host(role.on) for role in point.roles}
     elsewhere = {name for name, host in homes.items() if host.machine != machine}
     return window.foreign_cores(here, elsewhere)

@@ -25,6 +25,9 @@ ms a CPU, so in a window of 0.3 s on two CPUs less is indistinguishable from not
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
 
+STARVED = 0.5
+"""The part of the window for which a server, or a generator, was ready and had no CPU, from which
+on that it completed nothing is not its own doing."""
 THROTTLED_TOLERATED = 0.01
 """A quota that withholds a hundredth of the window's time has already moved a 99th percentile."""
 UNSTABLE = 1.3
@@ -47,6 +50,8 @@ TRUNCATED = 1.5
 """Little's law and the mean that was seen differ by less than this, noise and the window's edges
 included."""
 
+TAKEN_BY_OTHERS = ("machine_busy", "steal", "throttled")
+"""Codes of the warnings that say who had the CPUs in place of the trial's own processes."""
 SERVER_LIMITS = {
     "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
     "emfile": "it ran out of file descriptors {n} times (ulimit -n)",
@@ -82,6 +87,16 @@ class Observation:
     """How late the ends of the window were seen, together."""
     throttled_s: float | None = None
     """CPU time that a quota withheld over the window, in seconds; None where it cannot be read."""
+    busy_cores: float | None = None
+    """CPU that the machine used for anything, in cores."""
+    server_cores: float | None = None
+    """CPU that the server used, in cores."""
+    server_waited_s: float | None = None
+    """For how much of the window a thread of the server was ready and had no CPU; None where that
+    is not known."""
+    generator_waited: float | None = None
+    """For which part of the window an event loop of a generator on the server's machine was ready
+    and had no CPU; None where that is not known."""
     samples: Sequence[Sample] = ()
     """The server's tree over the window."""
     think_s: float | None = None
@@ -148,6 +163,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
         ("invalid", seen.unmerged),
         ("failed", _missing_summary(seen)),
         ("invalid", unknown_moments(seen.network, requests_alone(summary, closed=seen.closed))),
+        ("invalid", _starved(seen, warnings)),
         *_invalid(seen, warnings),
         ("generator_limited", _unsent(summary)),
         ("failed", _shortfall(summary)),
@@ -168,6 +184,30 @@ def _missing_summary(seen: Observation) -> str | None:
     if seen.load_summary is not None:
         return None
     return f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
+
+
+def _starved(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None:
+    """Why nothing was completed, where others had the CPUs: by what the kernel counts, the server
+    or the generator was ready, had none during most of the window, and others used more than the
+    server did.
+    """
+    cause = next((each.message for each in warnings if each.code in TAKEN_BY_OTHERS), None)
+    if cause is None or not seen.window_s or seen.load_summary is None or seen.load_summary.requests.completed:
+        return None
+    steal, own = seen.steal_cores or 0.0, seen.server_cores or 0.0
+    taken = (seen.foreign_cores or 0.0) + steal + (seen.throttled_s or 0.0) / seen.window_s
+    waited = {
+        "the server": (seen.server_waited_s or 0.0) / seen.window_s,
+        "the generator": seen.generator_waited or 0.0,
+    }
+    who, part = max(waited.items(), key=lambda each: each[1])
+    if part >= STARVED and taken > own:
+        length = f"{part * seen.window_s:.2f} s of the window of {seen.window_s:.2f} s"
+        return f"{cause}; {who} was ready and had no CPU for {length}, and not one request was completed"
+    # What the hypervisor withholds is no wait to the kernel of this machine.
+    if seen.busy_cores is not None and steal > max(FOREIGN_CORES_TOLERATED, seen.busy_cores):
+        return f"{cause}, more than the {seen.busy_cores:.2f} that it gave, and not one request was completed"
+    return None
 
 
 def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tuple[Outcome, str | None]]:

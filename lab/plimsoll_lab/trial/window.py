@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process, UsageSnapshot, read_usage
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
+from plimsoll_lab.hosts.samplers.threads import READY, ThreadReading
 from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.store.records import MachineRecord, ProcessRecord, Sample
@@ -68,6 +69,10 @@ class Window:
     that a server forks for a connection may be gone by then."""
     listing_due_at: float = math.inf
     """When they are listed again, on the lab's own monotonic clock."""
+    threads_first: Sequence[ThreadReading] = ()
+    """The server's threads as it opened."""
+    threads_last: Sequence[ThreadReading] = ()
+    """The same as it closed."""
     samples: list[Sample] = field(default_factory=list)
     """The server's tree over it."""
 
@@ -79,7 +84,7 @@ class Window:
     def foresee(self, host: Host, server: Process, others: Mapping[str, Process]) -> None:
         """It will open, and no part has anything to do until then."""
         self.before = read_usage(host, server, others, thorough=True)
-        self.processes_first = self._list(server)
+        self.processes_first, self.threads_first = self._list(server), _threads(server)
 
     def begin(self, host: Host, server: Process, others: Mapping[str, Process], unix_s: float) -> None:
         """It opened at this moment."""
@@ -89,7 +94,7 @@ class Window:
         self.first, self.others_first = reading.server, reading.others
         if self.before is None:
             self.lag_s += late_s
-            self.processes_first = self._list(server)
+            self.processes_first, self.threads_first = self._list(server), _threads(server)
         else:
             self.first, self.others_first = self.before.server, self.before.others
             self._opened_earlier(late_s)
@@ -134,6 +139,7 @@ class Window:
         else:
             self.lag_s += late_s
         self.machine_last, self.others_last = reading.machine, reading.others
+        self.threads_last = _threads(server)
         self._list(server)
         self.closed_unix_s = unix_s
         self.samples = [each for each in self.samples if each.at_s < self.length_s]
@@ -195,6 +201,29 @@ class Window:
         """Between the two readings of the machine."""
         return self.length_s - self.machine_lag_s
 
+    def server_cores(self) -> float | None:
+        """What the server used over the window, in cores."""
+        if self.first is None or self.last is None or self.length_s <= 0:
+            return None
+        return (self.last.cpu_s - self.first.cpu_s) / self.length_s
+
+    def server_waited_s(self) -> float | None:
+        """For how much of the window a thread of the server was ready and had no CPU: of the one
+        that waited longest. None where the kernel does not count that.
+        """
+        before = {(each.process, each.thread): each.run_queue for each in self.threads_first}
+        waits = []
+        for each in self.threads_last:
+            now, then = each.run_queue, before.get((each.process, each.thread))
+            if now is None:
+                continue
+            # A wait that lasts is not counted yet. Who is ready now, and had no turn, had none at
+            # all.
+            is_waiting = each.state == READY and then == now
+            waited_s = self.length_s if is_waiting else now.waited_s - (then.waited_s if then else 0.0)
+            waits.append(min(waited_s, self.length_s))
+        return max(waits, default=None)
+
     def machine(self) -> MachineRecord:
         """What the whole machine did over the window: what it was read for after it, at rest, added
         next to nothing.
@@ -233,3 +262,8 @@ class Window:
         # Other programs worked on after the window, too.
         worked = 1.0 - self.rest_s / self._machine_read_s
         return max(0.0, worked * (machine["busy_cores"] - machine["softirq_cores"] - ours))
+
+
+def _threads(server: Process) -> Sequence[ThreadReading]:
+    """The threads of a server that the lab has started."""
+    return server.threads(sleeps=False) if isinstance(server, HostProcess) else ()
