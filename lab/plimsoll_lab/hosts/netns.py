@@ -184,8 +184,8 @@ def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
     """Run a short command to its end, which must be a good one."""
     deadline = time.monotonic() + READY_S
     with local.start(argv, role="ip", metered=False) as process:
-        while (code := process.exit_code()) is None and time.monotonic() < deadline:
-            local.wait([process], deadline - time.monotonic())
+        while (code := process.exit_code()) is None and (left_s := deadline - time.monotonic()) > 0:
+            local.wait([process], left_s)
             process.take_lines()
         if code != 0:
             said = process.stderr_tail() or "nothing"
@@ -195,11 +195,12 @@ def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
 def _await(local: LocalHost, process: HostProcess, what: str, word: str) -> str:
     """The first line with a word in it."""
     deadline = time.monotonic() + READY_S
-    while (left_s := deadline - time.monotonic()) > 0:
+    while True:
         for line in process.take_lines():
             if word in line:
                 return line
-        if process.exit_code() is not None:
+        # After each wait there is another look: a lab without a CPU may have slept past the end.
+        if process.exit_code() is not None or (left_s := deadline - time.monotonic()) <= 0:
             break
         local.wait([process], left_s)
     raise LabError(f"cannot make {what}: {process.stderr_tail() or 'no answer'}", exit_code=ENVIRONMENT)

@@ -11,20 +11,23 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.store.program_output import LoadSummary, read_output
 from plimsoll_lab.store.records import Json
-from plimsoll_lab.suite.placement import LOAD, LOCAL
+from plimsoll_lab.suite.placement import LOAD, LOCAL, SERVER
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import in_records, load_command, share, with_log, with_warm_up
 from plimsoll_lab.trial.events import events, last_event, unix_s
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents
+from plimsoll_lab.trial.patience import Patience
 from plimsoll_lab.trial.sampling import Sampler
+from plimsoll_lab.trial.stuck import got_so_far, last_said, states_of
 from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
@@ -105,6 +108,10 @@ class Generator:
     """Whether it waits, once its connections are up, for the instant at which all begin."""
     is_up: bool = False
     """Whether its connections are up, and it waits."""
+    last_event: str | None = None
+    """What it said last."""
+    last_event_at: float = 0.0
+    """When the lab took that, on its own monotonic clock."""
     summary: Json | None = None
     """Its summary."""
     ended: bool = False
@@ -212,7 +219,7 @@ def run_loads(
     """Run the generators until every measured one has ended, reading usage at the window's ends and
     in between.
     """
-    deadline = time.monotonic() + timeout_s
+    patience = Patience(timeout_s)
     with contextlib.ExitStack() as stack:
         _foresee("start", generators, server, others, window, monitors)
         _start(stack, generators, testbed.start_in_s)
@@ -229,18 +236,18 @@ def run_loads(
             if all(each.ended for each in generators if each.measured):
                 break
             if server.exit_code() is not None:
-                deadline = min(deadline, now + AFTER_DEATH_S)
-            if now > deadline:
-                _stop_overdue(generators, server, timeout_s)
+                patience.shorten_to(AFTER_DEATH_S)
+            left_s = patience.left_s()
+            if left_s < 0:
+                _stop_overdue(generators, {SERVER: server, **others}, timeout_s)
                 break
-            pause_s = deadline - now
             if window.open:
-                pause_s = min(
-                    pause_s,
+                left_s = min(
+                    left_s,
                     window.sample(monitors.server_host, server, now),
                     monitors.sampler.poll({"server": server, **metered}, now),
                 )
-            testbed.wait(_awaited(server, others, generators, monitors.links), pause_s)
+            patience.wait(partial(testbed.wait, _awaited(server, others, generators, monitors.links)), left_s)
         _stop_unmeasured(generators)
         _count_under_way(generators, window)
         monitors.live.end(window)
@@ -385,6 +392,7 @@ def _rests_until(generators: Sequence[Generator]) -> float | None:
 
 
 def _note(generator: Generator, kind: str, event: Json) -> None:
+    generator.last_event, generator.last_event_at = kind, time.monotonic()
     if kind == "summary":
         generator.summary = event
     elif kind == "connection":
@@ -402,14 +410,24 @@ def _end(generator: Generator, code: int) -> None:
         raise LateStart(generator.name)
 
 
-def _stop_overdue(generators: Sequence[Generator], server: Process, timeout_s: float) -> None:
-    for each in generators:
-        if not each.ended:
-            code = _process(each).stop(grace_s=1.0)
-            each.summary = None
-            _end(each, code)
-    if server.exit_code() is None:
-        raise TrialFailure(f"the generator did not end within {timeout_s:.0f} s; it was killed")
+def _stop_overdue(generators: Sequence[Generator], parts: Mapping[str, Process], timeout_s: float) -> None:
+    overdue = [each for each in generators if not each.ended]
+    now = time.monotonic()
+    told = [last_said(each.name, each.last_event, now - each.last_event_at) for each in generators]
+    told.append(states_of({**{each.name: _process(each) for each in overdue}, **parts}))
+    for each in overdue:
+        process = _process(each)
+        code = process.stop(grace_s=1.0)
+        # It may say how far it had come; that is no result.
+        summary = last_event(process.take_lines(), "summary")
+        if summary is not None:
+            told.append(got_so_far(each.name, read_output(LoadSummary, summary, each.name)))
+        each.summary = None
+        _end(each, code)
+    if parts[SERVER].exit_code() is None:
+        raise TrialFailure(
+            f"the generator did not end within {timeout_s:.0f} s; it was killed. Until then: {'; '.join(told)}"
+        )
 
 
 def _stop_unmeasured(generators: Sequence[Generator]) -> None:

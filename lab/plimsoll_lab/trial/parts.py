@@ -5,14 +5,15 @@ waited for until it can be connected to, and stopped in the reverse order.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.hosts.external_server import ExternalServer, external_server
 from plimsoll_lab.hosts.host import Host, Process
+from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.problem import StartError
 from plimsoll_lab.store.program_output import Ready, read_output
 from plimsoll_lab.store.records import CutRecord, Json
@@ -22,6 +23,8 @@ from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
 from plimsoll_lab.trial.events import last_event
 from plimsoll_lab.trial.generators import TrialFailure
+from plimsoll_lab.trial.patience import Patience
+from plimsoll_lab.trial.stuck import states_of
 from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.validity import ending
 from plimsoll_lab.trial.window import Window
@@ -132,26 +135,32 @@ def _command(
 
 def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, record: Json, who: str) -> str:
     """The address a part can be connected to."""
-    deadline = time.monotonic() + timeout_s
-    while (left_s := deadline - time.monotonic()) > 0:
+    patience = Patience(timeout_s)
+    printed = ""
+    while True:
         if probe is not None and host.accepts(probe):
             record["ready"] = {"addresses": [probe]}
             return probe
-        ready = last_event(process.take_lines(), "ready")
+        lines = process.take_lines()
+        printed = lines[-1] if lines else printed
+        ready = last_event(lines, "ready")
         if ready is not None and probe is None:
             record["ready"] = ready
             return _reachable(read_output(Ready, ready, who).addresses[0], host)
         code = process.exit_code()
         if code is not None:
             raise TrialFailure(f"{who} ended before it was ready: {ending(code, process.stderr_tail())}")
-        host.wait([process], left_s if probe is None else min(left_s, CONNECT_EVERY_S))
+        # After each wait there is another look: a lab without a CPU may have slept past the end.
+        if (left_s := patience.left_s()) <= 0:
+            break
+        patience.wait(partial(host.wait, [process]), left_s if probe is None else min(left_s, CONNECT_EVERY_S))
     late = f"{who} was not ready within {timeout_s:g} s"
     if probe is not None:
         late += f": nothing accepts connections at {probe}"
     if isinstance(process, ExternalServer):
         raise TrialFailure(f"{late}; start the server there, or correct its address")
-    said = process.stderr_tail() or "nothing"
-    raise TrialFailure(f"{late}; it said: {said.splitlines()[-1]}")
+    said = process.stderr_tail() or plain(printed) or "nothing"
+    raise TrialFailure(f"{late}; it said: {said.splitlines()[-1]}; {states_of({'its state': process})}")
 
 
 def _reachable(address: str, host: Host) -> str:

@@ -1,0 +1,50 @@
+"""What a process that is not done in time was doing, in words: for the reason of a trial that it
+spoilt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from plimsoll_lab.hosts.host import HostProcess, Process
+from plimsoll_lab.hosts.samplers.threads import ThreadReading
+from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.program_output import LoadSummary
+
+
+def states_of(processes: Mapping[str, Process]) -> str:
+    """`load: 2 threads S (ep_poll, system call 232); server: ended with exit code 1`."""
+    return "; ".join(f"{name}: {_state(process)}" for name, process in processes.items())
+
+
+def _state(process: Process) -> str:
+    if not isinstance(process, HostProcess):
+        return "not started by the laboratory"
+    code = process.exit_code()
+    if code is not None:
+        return f"ended with exit code {code}"
+    try:
+        return in_groups(process.threads(sleeps=True)) or "no thread"
+    except LabError as error:
+        return f"not known ({error})"
+
+
+def in_groups(threads: Sequence[ThreadReading]) -> str:
+    """Threads that do the same are counted together, most first."""
+    alike = Counter(f"{each.state} ({each.sleeps_in})" if each.sleeps_in else each.state for each in threads)
+    return ", ".join(f"{count} {'thread' if count == 1 else 'threads'} {what}" for what, count in alike.most_common())
+
+
+def last_said(name: str, event: str | None, ago_s: float) -> str:
+    """`load said all_up 78 s before and nothing since`."""
+    return f"{name} said nothing" if event is None else f"{name} said {event} {ago_s:.0f} s before and nothing since"
+
+
+def got_so_far(name: str, summary: LoadSummary) -> str:
+    """What a generator that is asked to stop says of its work: `load had 99 of 100 connections and
+    7 requests completed`.
+    """
+    connections, completed = summary.connections, summary.requests.completed
+    up = connections.established or 0
+    return f"{name} had {up} of {connections.requested} connections and {completed} requests completed"
