@@ -1,0 +1,134 @@
+"""Trials made again: for which causes, how often, and what a verdict owes to them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import stored_run
+
+from plimsoll_lab.analysis.family import is_told_less, value_of
+from plimsoll_lab.analysis.repeats import as_first_measured, repeats_that_decide
+from plimsoll_lab.analysis.run_warnings import run_warnings
+from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
+from plimsoll_lab.stats.best import FigureComparison, Value
+from plimsoll_lab.stats.verdict import Verdict, decide
+from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
+from plimsoll_lab.store.run_record import Status
+from plimsoll_lab.trial.retry import retry_reason
+
+
+def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
+    return TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome=outcome, reason="it was so", started_unix_s=0, elapsed_s=1,
+        warnings=[ResultWarning(code=code, message=f"{code} was seen", remedy="less of it") for code in codes],
+        figures={}, server={}, load={}, machine={"window_s": window_s},
+    )  # fmt: skip
+
+
+def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
+    assert retry_reason(trial("invalid", "machine_busy")) == "it was so"
+    assert retry_reason(trial("invalid")) is None
+    assert retry_reason(trial("ok", "machine_busy")) == "machine_busy was seen"
+    assert retry_reason(trial("ok", "link_disturbed")) == "link_disturbed was seen"
+    assert retry_reason(trial("ok", "unstable_window")) is None
+    assert retry_reason(trial("ok", "machine_busy", window_s=0.05)) is None
+    assert retry_reason(trial("hard_limit", "steal")) is None
+    assert retry_reason(trial("ok")) is None
+
+
+def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among_the_fastest() -> None:
+    assert retry_reason(trial("generator_limited", "machine_busy")) is None
+
+
+def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
+    discarded = replace(trial("ok", "steal"), figures={"completed_rate": 7.0})
+    (attempt,) = with_discarded_attempt(discarded, trial("ok")).attempts
+    assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
+    record = with_discarded_attempt(discarded, trial("ok"))
+    assert list(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts) == list(record.attempts)
+
+
+def test_a_first_measurement_is_judged_by_its_own_warnings_and_its_own_cut() -> None:
+    """A rate that a late generator beside another program told was a lower bound; by the warnings
+    of the last attempt it was none at all.
+    """
+    cut = CutRecord(
+        moments=1, share=0.1, requests=3, touched=1, completed_rate=7.0, estimates={}, doubted=(),
+        bounds={"response_time_us.p50": (1.0, 2.0)},
+    )  # fmt: skip
+    figures = {"completed_rate": 7.0, "response_time_us.p50": 1.5}
+    spoilt = replace(trial("invalid", "machine_busy", "generator_late"), figures=figures)
+    record = with_discarded_attempt(spoilt, replace(trial("ok"), figures={"completed_rate": 9.0}))
+    first = as_first_measured(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))))
+    assert value_of(first, "completed_rate") == (7.0, math.inf)
+    disturbed = replace(trial("ok", "link_disturbed"), figures=figures, cut=cut)
+    again = as_first_measured(with_discarded_attempt(disturbed, replace(trial("ok"), figures=figures)))
+    assert value_of(again, "response_time_us.p50") == (1.0, 2.0)
+
+
+def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
+    once = with_discarded_attempt(trial("ok", "steal"), trial("ok", "steal"))
+    twice = with_discarded_attempt(once, trial("ok", "steal"))
+    assert lasting_causes([once]) == set()
+    assert lasting_causes([twice]) == {(0, "steal")}
+    assert lasting_causes([with_discarded_attempt(once, trial("ok"))]) == set()
+
+
+@pytest.mark.parametrize(
+    ("made", "status", "said"),
+    [
+        (2, "failed", "every point failed, so the run ended after 2 of 12 trials"),
+        (1, "failed", "1 of 12 trials were measured"),
+        (1, "interrupted", "1 of 12 trials were measured"),
+        (2, "interrupted", "2 of 12 trials were measured"),
+    ],
+)
+def test_a_run_that_was_ended_by_hand_is_not_said_to_have_ended_for_its_failures(
+    tmp_path: Path, made: int, status: Status, said: str
+) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "uring"), repeat=6, outcome="failed")
+    run = folder.read_run()
+    run.status = status
+    found = run_warnings(run, (), folder.read_trials()[:made], 1, folder.path)
+    assert [each.message for each in found if each.code == "incomplete"] == [said]
+
+
+def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:
+    values: dict[str, dict[int, Value]] = {
+        name: {each.block: each.figures["x"] for each in trials if each.point == point and each.outcome == "ok"}
+        for point, name in enumerate("ab")
+    }
+    return decide([FigureComparison(figure="x", better="higher", at={}, contenders=values)], margin=0.05, seed=1)
+
+
+def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> None:
+    def made(point: int, block: int, value: float) -> TrialRecord:
+        noise = 1 + 0.01 * math.sin(7 * block + point)
+        return replace(trial("ok"), point=point, block=block, figures={"x": value * noise})
+
+    trials = [made(0, block, 100) for block in range(8)] + [made(1, block, 90) for block in range(8)]
+    assert repeats_that_decide(trials, verdict_of(trials), verdict_of) == []
+    # One discarded measurement says nothing else; eight that were as good as the winner do.
+    one = [
+        *trials[:15],
+        with_discarded_attempt(replace(trials[15], warnings=trial("ok", "steal").warnings), trials[15]),
+    ]
+    assert repeats_that_decide(one, verdict_of(one), verdict_of) == []
+    stolen = trial("ok", "steal").warnings
+    slowed = [with_discarded_attempt(replace(made(1, each.block, 100), warnings=stolen), each) for each in trials[8:]]
+    [warning] = repeats_that_decide([*trials[:8], *slowed], verdict_of(trials), verdict_of)
+    assert warning.code == "repeats_decide"
+    assert "8 trials that were made again change 1 of 1 verdicts" in warning.message
+    assert "better (a best) with them, equivalent (a, b best) without" in warning.message
+
+
+@pytest.mark.parametrize("least", range(2, 10))
+def test_one_trial_in_ten_more_that_leaves_a_time_untold_is_never_too_many(least: int) -> None:
+    """By rounding, 0.8 less 0.7 is more than a tenth, and 0.9 less 0.8 is not."""
+    assert not is_told_less(least / 10, (least + 1) / 10)
+    assert is_told_less((least - 1) / 10, (least + 1) / 10)
