@@ -16,14 +16,13 @@ from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.trial import window as trial_window
+from plimsoll_lab.trial.generator_plan import Generator, may_wait
 from plimsoll_lab.trial.generator_records import apart_warnings, windows_record
 from plimsoll_lab.trial.generators import (
     BEGIN_S,
     START_EACH_S,
-    Generator,
     Monitors,
     give_start,
-    may_wait,
     process_events,
 )
 from plimsoll_lab.trial.window import Window

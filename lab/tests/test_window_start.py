@@ -17,7 +17,8 @@ from plimsoll_lab.store.records import Sample
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import RunSettings, Suite
 from plimsoll_lab.trial import window as trial_window
-from plimsoll_lab.trial.generators import Generator, Monitors, idle_until, process_events, stays_up
+from plimsoll_lab.trial.generator_plan import Generator, idle_until, stays_up
+from plimsoll_lab.trial.generators import Monitors, process_events
 from plimsoll_lab.trial.window import Window
 
 HOST = cast("Host", None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.trial.events import last_event
-from plimsoll_lab.trial.generators import Generator
+from plimsoll_lab.trial.generator_plan import Generator
 
 APART_TOLERATED, APART_TOLD = 0.01, 0.1
 """The part of the common window in which not every generator measured: above the first the lab

@@ -39,14 +39,13 @@ from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, 
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, trial_figures
+from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import (
     EMULATOR,
-    Generator,
     LateStart,
     Monitors,
     TrialFailure,
-    plan_generators,
     run_loads,
 )
 from plimsoll_lab.trial.link_monitor import LinkMonitor
