@@ -17,7 +17,8 @@ from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.trial.disturbance import without_late
 from plimsoll_lab.trial.lifecycle import judged_figures, missed_limits
-from plimsoll_lab.trial.validity import Observation, judge
+from plimsoll_lab.trial.observation import Observation
+from plimsoll_lab.trial.validity import judge
 
 GOOD_LOAD: Json = {
     "valid": True,

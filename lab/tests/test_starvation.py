@@ -13,8 +13,9 @@ import pytest
 from plimsoll_lab.hosts.samplers.threads import RunQueue, ThreadReading, read_threads
 from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.store.records import Json, TrialRecord
+from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.retry import retry_reason
-from plimsoll_lab.trial.validity import Observation, judge
+from plimsoll_lab.trial.validity import judge
 from plimsoll_lab.trial.window import Window
 
 NOTHING: Json = {

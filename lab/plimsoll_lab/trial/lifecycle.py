@@ -51,11 +51,12 @@ from plimsoll_lab.trial.generators import (
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
 from plimsoll_lab.trial.losses import loss_record
+from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
-from plimsoll_lab.trial.validity import Judgement, Observation, host_lost, judge, late_start
+from plimsoll_lab.trial.validity import Judgement, host_lost, judge, late_start
 from plimsoll_lab.trial.window import Window
 
 
