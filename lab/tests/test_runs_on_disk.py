@@ -12,11 +12,13 @@ import shutil
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import SUITE, Lab, run_lab, summary_of
+from conftest import SUITE, Lab, lab_here, run_lab, summary_of
 from made_records import run_record, stored_run
 
+from plimsoll_lab.analysis.knees import AXIS as CONNECTIONS
 from plimsoll_lab.hosts.binary import program_digests
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
@@ -204,6 +206,41 @@ def test_a_damaged_record_is_refused_with_the_place_of_the_damage(run: Path, lab
     assert refused.returncode == 1
     assert "trials/0001.json: is damaged (outcome: " in refused.stderr
     assert "resume" in refused.stderr
+
+
+@pytest.mark.parametrize("verb", [("report", "runs/0001"), ("compare", "runs/0002", "runs/0001")])
+@pytest.mark.parametrize(
+    ("file", "path", "value", "said"),
+    [
+        ("run.json", ("points", 1, "load"), {"think": "10 parsecs"}, "points.1.load.think: '10 parsecs' is not a "),
+        ("run.json", ("points", 0, "setting"), {CONNECTIONS: "ten"}, f"points.0.setting.{CONNECTIONS}: 'ten' is not "),
+        ("trials/0002.json", ("setting",), {CONNECTIONS: "2km"}, f"setting.{CONNECTIONS}: '2km' is not a count"),
+        ("trials/0001.json", (), {"setting": {}}, f"setting: {CONNECTIONS} is missing"),
+    ],
+)
+def test_a_stored_setting_that_cannot_be_read_is_refused_with_its_file_key_and_value(
+    run: Path, verb: tuple[str, ...], file: str, path: tuple[str | int, ...], value: dict[str, Any], said: str
+) -> None:
+    """It was an internal error."""
+    shutil.copytree(run, run.with_name("0002"))
+    record = json.loads((run / file).read_text())
+    place = record
+    for key in path:
+        place = place[key]
+    place.update(value)
+    (run / file).write_text(json.dumps(record))
+    refused = lab_here(run.parent.parent, *verb)
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+    assert f"runs/0001/{file}: is damaged ({said}" in refused.stderr
+
+
+def test_resume_names_the_record_whose_suite_cannot_be_read(run: Path, lab: Lab) -> None:
+    record = json.loads((run / "run.json").read_text())
+    change(run, suite=record["suite"] | {"text": record["suite"]["text"].replace('"20ms"', '"20 parsecs"')})
+    refused = lab("resume", "runs/0001")
+    assert refused.returncode == 2
+    assert "runs/0001/run.json: " in refused.stderr
+    assert "small.toml: [load] duration: '20 parsecs' is not a duration" in refused.stderr
 
 
 def test_a_damaged_run_hides_no_other_from_the_list(tmp_path: Path, lab: Lab) -> None:

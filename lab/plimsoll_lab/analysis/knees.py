@@ -4,13 +4,15 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.knee import Load, find_knee
 from plimsoll_lab.stats.results import Knee
+from plimsoll_lab.store.folder import RunFolder, damaged
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord
@@ -20,6 +22,31 @@ from plimsoll_lab.suite.settings import Settings
 
 AXIS = "load.connections"
 """A closed loop's load; over a rate nothing waits for anything, and none of this holds."""
+
+
+def check_settings(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
+    """Raise `LabError` for a stored setting that cannot be read as the number that it is. A suite's
+    reader has refused any other value before the run, so the record is damaged.
+    """
+    if run.imported is not None:
+        return
+    varied = {point.number for point in run.points if AXIS in point.setting}
+    record = folder.path / "run.json"
+    for place, point in enumerate(run.points):
+        _check(record, f"points.{place}.load.think", think_s, point.load)
+        _check(record, f"points.{place}.setting.{AXIS}", _connections, point.setting)
+    for trial in trials:
+        file = folder.trial_file(trial.number)
+        if trial.point in varied and AXIS not in trial.setting:
+            raise damaged(file, f"setting: {AXIS} is missing")
+        _check(file, f"setting.{AXIS}", _connections, trial.setting)
+
+
+def _check(file: Path, key: str, read: Callable[[Settings], float], settings: Settings) -> None:
+    try:
+        read(settings)
+    except ValueError as refusal:
+        raise damaged(file, f"{key}: {refusal}") from None
 
 
 def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord]:
@@ -61,7 +88,12 @@ def without_axis(setting: Settings) -> Settings:
 
 def connections_of(trial: TrialRecord) -> float:
     """How many connections a trial had."""
-    return float(units.count(str(trial.setting[AXIS])))
+    return _connections(trial.setting)
+
+
+def _connections(setting: Settings) -> float:
+    """The connections of a setting; 0 where it does not say."""
+    return float(units.count(str(setting.get(AXIS, 0))))
 
 
 def _loads(trials: Sequence[TrialRecord]) -> list[Load]:

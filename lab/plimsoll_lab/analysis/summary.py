@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.family import control_of, figure_comparisons, without
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.imported import answer_imported
-from plimsoll_lab.analysis.knees import find_knees
+from plimsoll_lab.analysis.knees import check_settings, find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.repeats import repeats_that_decide
@@ -76,9 +76,10 @@ def points_of(run: RunRecord, trials: Sequence[TrialRecord]) -> Sequence[PointSu
 
 
 def summarise_run(folder: RunFolder) -> RunSummary:
-    """Everything there is to say about a run."""
+    """Everything there is to say about a run. Raises `LabError` where a record is damaged."""
     run = folder.read_run()
     trials = folder.read_trials()
+    check_settings(folder, run, trials)
     judged = _judge(run, trials)
     by_point, points, family = judged.by_point, judged.points, judged.family
     margin = run.family.margin

@@ -19,6 +19,7 @@ from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.suite.errors import naming_source
 from plimsoll_lab.suite.secrets import redact, secrets_of
 from plimsoll_lab.suite.spec import Plan
 
@@ -41,7 +42,9 @@ def _resume(options: argparse.Namespace) -> int:
             raise LabError(f"{folder.path} was imported: it has nothing to go on with", exit_code=USAGE)
         changed = changed_since(record, binary)
         _refuse(changed, folder, options)
-        plan = plan_again(record)
+        # The suite's file may be in order: its text is read from the record.
+        with naming_source(str(folder.path / "run.json")):
+            plan = plan_again(record)
         refuse_lost_checkouts(plan)
         folder = replace(folder, hide=partial(redact, secrets=secrets_of(plan)))
         _note_mixed(changed, folder, record)

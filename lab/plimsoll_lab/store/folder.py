@@ -63,6 +63,10 @@ class RunFolder:
         folder.mkdir(parents=True)
         return folder.resolve()
 
+    def trial_file(self, trial: int, kind: str = "trials") -> Path:
+        """The record of a trial."""
+        return self.path / kind / f"{trial:0{DIGITS}d}.json"
+
     def write_run(self, record: RunRecord) -> None:
         """Write the run's own record."""
         text = json.dumps(self.hide(record.to_json()), indent=1, ensure_ascii=False)
@@ -92,7 +96,7 @@ class RunFolder:
         return self._read_trials("null")
 
     def _write_trial(self, kind: str, trial: TrialRecord) -> None:
-        path = self.path / kind / f"{trial.number:0{DIGITS}d}.json"
+        path = self.trial_file(trial.number, kind)
         write_atomically(path, json.dumps(self.hide(trial.to_json()), ensure_ascii=False) + "\n")
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
@@ -240,12 +244,12 @@ def _read(path: Path) -> object:
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise _damaged(path, str(error)) from None
+        raise damaged(path, str(error)) from None
     version = record.get("schema_version") if isinstance(record, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise _newer(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
     if version != SCHEMA_VERSION:
-        raise _damaged(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
+        raise damaged(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
     return record
 
 
@@ -260,7 +264,7 @@ def _check(path: Path, form: type[Form]) -> Form:
         unknown = next((each for each in errors if each["type"] == "extra_forbidden"), None)
         if unknown is not None:
             raise _newer(path, f"this lab does not know {_where(unknown)}") from None
-        raise _damaged(path, f"{_where(errors[0])}: {errors[0]['msg']}") from None
+        raise damaged(path, f"{_where(errors[0])}: {errors[0]['msg']}") from None
 
 
 def _where(error: ErrorDetails) -> str:
@@ -271,8 +275,10 @@ def _newer(path: Path, evidence: str) -> LabError:
     return LabError(f"{path}: was written by a newer version of Plimsoll ({evidence}); update this one")
 
 
-def _damaged(path: Path, evidence: str) -> LabError:
-    """What to do about it depends on the record: a run without its own is none."""
+def damaged(path: Path, evidence: str) -> LabError:
+    """The refusal of a damaged record, with the evidence. The remedy depends on the record: a run
+    without its own is none.
+    """
     is_run = path.name == "run.json"
     remedy = (
         "restore it from a copy, or begin a new run"
