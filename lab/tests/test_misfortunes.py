@@ -152,6 +152,10 @@ def test_labs_at_once_do_not_share_a_run(suite_file: Path, tmp_path: Path) -> No
 
 BAD_INPUT = {
     "no suite": (("run", "dmo"), 2, "dmo: no such suite; did you mean 'demo'?"),
+    "control characters": (("run", "d\x1b[2Jmo\n\r"), 2, r"error: d\x1b[2Jmo\n\r: no such suite"),
+    "a line break in a flag": (("run", "demo", "--re\npeats"), 2, r"unrecognized arguments: --re\npeats"),
+    "a line break in a path": (("report", "runs/9\n9"), 2, r"error: runs/9\n9 is no run"),
+    "a line break in a setting": (("plan", "demo", "--set", "load.size=6\n4B"), 2, r"[load] size: '6\n4B' is not"),
     "no file": (("run", "x/y.toml"), 2, "there is no such file"),
     "no run": (("report", "runs/9"), 2, "is no run"),
     "no verb": (("rn", "demo"), 2, "invalid choice"),

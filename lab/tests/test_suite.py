@@ -146,6 +146,10 @@ REFUSALS = {
         "[server] model: unknown key",
     ),
     "path over echo": (GOOD + 'path = "/x"\n', "[load] path: unknown key"),
+    "control characters in a value": (
+        GOOD.replace('"echo"', r'"go\nph\u001b[31mer"'),
+        r"[server] protocol: 'go\nph\x1b[31mer' is not supported",
+    ),
     "protocol": (GOOD.replace('"echo"', '"gopher"'), "[server] protocol: 'gopher' is not supported"),
     "not TOML": ("name = ", "not valid TOML"),
     "no question": ('name = "x"\n[server]\n[load]\n', "'question': missing or empty"),

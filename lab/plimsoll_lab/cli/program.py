@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             traceback.print_exc()
         sys.exit(
             refuse(
-                f"internal error: {type(error).__name__}: {error}; this is a fault of the lab: "
+                f"internal error: {type(error).__name__}: {' '.join(str(error).split())}; this is a fault of the lab: "
                 f"run it again with {TRACEBACK_VARIABLE}=1 and report what it prints",
                 FAILED,
             )

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from plimsoll_lab.suite.errors import printable
+
 DONE, FAILED, USAGE, LIMIT_MISSED, INVALID = 0, 1, 2, 3, 4
 EXIT_CODES = """exit codes:
   0         done
@@ -73,5 +75,5 @@ def say(text: str) -> None:
 
 def refuse(message: str, code: int) -> int:
     """Print an error as one line on stderr, and return the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"error: {printable(message)}", file=sys.stderr)
     return code

@@ -188,7 +188,7 @@ def _finish(local: LocalHost, argv: Sequence[str], purpose: str) -> None:
             local.wait([process], left_s)
             process.take_lines()
         if code != 0:
-            said = process.stderr_tail() or "nothing"
+            said = " ".join(process.stderr_tail().split()) or "nothing"
             raise LabError(f"cannot {purpose}: `{' '.join(argv)}` said: {said}", exit_code=ENVIRONMENT)
 
 
@@ -203,4 +203,5 @@ def _await(local: LocalHost, process: HostProcess, what: str, word: str) -> str:
         if process.exit_code() is not None or (left_s := deadline - time.monotonic()) <= 0:
             break
         local.wait([process], left_s)
-    raise LabError(f"cannot make {what}: {process.stderr_tail() or 'no answer'}", exit_code=ENVIRONMENT)
+    said = " ".join(process.stderr_tail().split()) or "no answer"
+    raise LabError(f"cannot make {what}: {said}", exit_code=ENVIRONMENT)

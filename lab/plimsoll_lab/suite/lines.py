@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from plimsoll_lab.suite.errors import SuiteError
+from plimsoll_lab.suite.errors import SuiteError, printable
 from plimsoll_lab.suite.settings import Settings
 
 _TOKEN = re.compile(
@@ -141,7 +141,7 @@ def naming_line(lines: Lines, source: str, origin: Origin = EVERYWHERE) -> Itera
         yield
     except SuiteError as refusal:
         said = str(refusal)
-        line = lines.find(said.removeprefix(f"{source}: "), origin)
+        line = lines.find(said.removeprefix(f"{printable(source)}: "), origin)
         if refusal.line is not None or line is None:
             raise
         raise SuiteError(f"{said} (line {line})", line=line) from None
