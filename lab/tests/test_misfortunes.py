@@ -17,11 +17,11 @@ MISFORTUNES = {
     "server_dies": ("failed", 1, "the server ended before it was ready: exit code 3, saying: something broke"),
     "no_summary": ("failed", 1, "the generator ended without a summary: exit code 1, saying: error: it fell over"),
     "generator_limited": ("generator_limited", 4, "its busiest thread used 1.00 cores"),
-    "never_ready": ("failed", 1, "the server was not ready within 0.2 s; it said: nothing; its state: 1 thread "),
+    "never_ready": ("failed", 1, "the server was not ready within 0.2 s; it said: nothing; its state: 1 "),
     "hang": (
         "failed",
         1,
-        "the generator did not end within 2 s; it was killed. Until then: load said nothing; load: 1 thread S",
+        "the generator did not end within 2 s; it was killed. Until then: load said nothing; load: 1 ",
     ),
 }
 
@@ -203,6 +203,6 @@ def test_a_server_that_does_not_listen_is_told_with_the_address_that_was_tried(
         )
         (point,) = summary_of(lab("run", "it.toml", "--json").stdout)["points"]
     late = f"the server was not ready within 0.2 s: nothing accepts connections at 127.0.0.1:{port}; "
-    mend = "start the server there, or correct its address" if attached else "it said: nothing; its state: 1 thread S"
+    mend = "start the server there, or correct its address" if attached else "it said: nothing; its state: 1 "
     assert point["outcome"] == "failed"
     assert point["reason"].startswith(late + mend)

@@ -12,7 +12,7 @@ import pytest
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.hosts.messages import Await, Connection, ReadThreads, Report
 from plimsoll_lab.hosts.samplers.threads import ThreadReading
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.trial import parts
 from plimsoll_lab.trial.generators import TrialFailure
@@ -63,12 +63,16 @@ def test_time_in_which_the_laboratory_did_not_run_does_not_count(clock: Clock) -
 
 
 THREADS = tuple(
-    ThreadReading(process=7, thread=number, name="forward", state=state, run_queue=None, sleeps_in=sleeps_in)
-    for number, (state, sleeps_in) in enumerate(
-        [("S", "futex_wait, system call 202"), ("S", "ep_poll, system call 232"), ("S", "ep_poll, system call 232")]
+    ThreadReading(process=7, thread=number, name=name, state="S", run_queue=None, sleeps_in=sleeps_in)
+    for number, (name, sleeps_in) in enumerate(
+        [
+            ("plimsoll", "futex_wait, system call 202"),
+            ("worker 0.0", "ep_poll, system call 232"),
+            ("worker 1.0", "ep_poll, system call 232"),
+        ]
     )
 )
-STATES = "2 threads S (ep_poll, system call 232), 1 thread S (futex_wait, system call 202)"
+STATES = "2 worker S (ep_poll, system call 232), 1 plimsoll S (futex_wait, system call 202)"
 
 
 class Agent:
@@ -125,14 +129,19 @@ def test_a_role_that_is_never_ready_is_told_with_what_it_printed_and_does(clock:
 
 def test_states_are_told_of_each_process_in_few_words() -> None:
     ended = a_process(Agent([report(code=3)]))
-    unknown = a_process(Agent([], LabError("its host is gone")))
+    unknown = a_process(Agent([], LabError("it cannot be read")))
     stranger = cast("Process", SimpleNamespace())
     told = states_of({"load": a_process(Agent([])), "relay": ended, "far": unknown, "server": stranger})
     assert told == (
-        f"load: {STATES}; relay: ended with exit code 3; far: not known (its host is gone); "
+        f"load: {STATES}; relay: ended with exit code 3; far: not known (it cannot be read); "
         "server: not started by the laboratory"
     )
     assert in_groups(()) == ""
+
+
+def test_a_host_that_is_lost_as_it_is_asked_is_the_reason() -> None:
+    with pytest.raises(HostLost):
+        states_of({"load": a_process(Agent([], HostLost("h1", "it ended")))})
 
 
 def test_what_a_generator_said_last_is_told_with_when() -> None:

@@ -4,17 +4,21 @@ spoilt.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.hosts.host import HostProcess, Process
 from plimsoll_lab.hosts.samplers.threads import ThreadReading
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.program_output import LoadSummary
+
+_NUMBER = re.compile(r"[\s\d.:/-]+$")
+"""The end of the name of one of several threads: `worker 1.0`."""
 
 
 def states_of(processes: Mapping[str, Process]) -> str:
-    """`load: 2 threads S (ep_poll, system call 232); server: ended with exit code 1`."""
+    """`load: 2 worker S (ep_poll, system call 232); server: ended with exit code 1`."""
     return "; ".join(f"{name}: {_state(process)}" for name, process in processes.items())
 
 
@@ -26,14 +30,20 @@ def _state(process: Process) -> str:
         return f"ended with exit code {code}"
     try:
         return in_groups(process.threads(sleeps=True)) or "no thread"
+    except HostLost:
+        # That is the outcome then, and no process is overdue.
+        raise
     except LabError as error:
         return f"not known ({error})"
 
 
 def in_groups(threads: Sequence[ThreadReading]) -> str:
-    """Threads that do the same are counted together, most first."""
-    alike = Counter(f"{each.state} ({each.sleeps_in})" if each.sleeps_in else each.state for each in threads)
-    return ", ".join(f"{count} {'thread' if count == 1 else 'threads'} {what}" for what, count in alike.most_common())
+    """Threads that do the same are counted together, most first, by their names without numbers."""
+    alike = Counter((_NUMBER.sub("", each.name) or "thread", each.state, each.sleeps_in) for each in threads)
+    return ", ".join(
+        f"{count} {name} {state}" + (f" ({sleeps_in})" if sleeps_in else "")
+        for (name, state, sleeps_in), count in alike.most_common()
+    )
 
 
 def last_said(name: str, event: str | None, ago_s: float) -> str:
