@@ -15,6 +15,7 @@ from conftest import SUITE, Done, Lab, run_lab
 from made_records import stored_run
 
 from plimsoll_lab.hosts.host import Host, HostProcess
+from plimsoll_lab.hosts.samplers.threads import ThreadReading
 from plimsoll_lab.hosts.samplers.usage import ProcessUsage, Usage
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs
@@ -71,6 +72,11 @@ class Forking(HostProcess):
     def tree(self) -> tuple[ProcessUsage, ...]:
         """The next of them."""
         return tuple(ProcessUsage(pid=pid, name="s", cpu_s=cpu_s) for pid, cpu_s in self._listings.pop(0).items())
+
+    def threads(self, *, sleeps: bool) -> tuple[ThreadReading, ...]:
+        """None that waits for a CPU."""
+        assert not sleeps
+        return ()
 
 
 def test_a_process_that_has_gone_by_the_end_is_listed_as_it_was_seen_last(monkeypatch: pytest.MonkeyPatch) -> None:
