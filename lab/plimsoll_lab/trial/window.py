@@ -56,6 +56,8 @@ class Window:
     """The same as it closed."""
     length_s: float = 0.0
     """Between these two."""
+    own_cores: float | None = None
+    """What the trial itself used of the server's machine, once its generators have told that."""
     machine_first: MachineUsage | None = None
     """The machine as it opened."""
     machine_last: MachineUsage | None = None
@@ -196,11 +198,6 @@ class Window:
         ]
         return sorted(found, key=lambda each: (-each["cpu_cores"], each["pid"]))
 
-    @property
-    def _machine_read_s(self) -> float:
-        """Between the two readings of the machine."""
-        return self.length_s - self.machine_lag_s
-
     def server_cores(self) -> float | None:
         """What the server used over the window, in cores."""
         if self.first is None or self.last is None or self.length_s <= 0:
@@ -225,19 +222,19 @@ class Window:
         return max(waits, default=None)
 
     def machine(self) -> MachineRecord:
-        """What the whole machine did over the window: what it was read for after it, at rest, added
-        next to nothing.
-        """
+        """What the whole machine did over the window."""
         first, last = self.machine_first, self.machine_last
-        worked_s = self._machine_read_s - self.rest_s
-        if first is None or last is None or worked_s <= 0:
+        read_s = self.length_s - self.machine_lag_s
+        if first is None or last is None or read_s <= 0:
             return {}
+        # It was read for a while after the window, too, in which other programs alone worked on.
+        not_worked_s = (self.own_cores or 0.0) * self.rest_s
         record = MachineRecord(
             window_s=self.length_s,
             sample_lag_s=self.lag_s,
-            busy_cores=(last.busy_s - first.busy_s) / worked_s,
-            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / worked_s,
-            steal_cores=(last.steal_s - first.steal_s) / self._machine_read_s,
+            busy_cores=(last.busy_s - first.busy_s + not_worked_s) / read_s,
+            softirq_cores=(last.softirq_threads_s - first.softirq_threads_s) / read_s,
+            steal_cores=(last.steal_s - first.steal_s) / read_s,
         )
         if last.throttled_s is not None and first.throttled_s is not None:
             record["throttled_s"] = last.throttled_s - first.throttled_s
@@ -248,9 +245,8 @@ class Window:
         generators there, by their summaries. Parts that run elsewhere do not count, nor do the
         kernel's threads for packets.
         """
-        machine = self.machine()
         used = [(each.generator.cpu_cores, each.elapsed_s) for each in generators]
-        if not machine or self.first is None or self.last is None:
+        if not self.machine() or self.first is None or self.last is None:
             return None
         ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s
         for cores, own_s in used:
@@ -259,9 +255,9 @@ class Window:
             # A generator's CPU is of its own window, which may have ended before the last.
             ours += cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0)
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
-        # Other programs worked on after the window, too.
-        worked = 1.0 - self.rest_s / self._machine_read_s
-        return max(0.0, worked * (machine["busy_cores"] - machine["softirq_cores"] - ours))
+        self.own_cores = ours
+        machine = self.machine()
+        return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
 
 
 def _threads(server: Process) -> Sequence[ThreadReading]:
