@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from plimsoll_lab.hosts import netns
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
+from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.messages import Await, Connection, ReadThreads, Report
-from plimsoll_lab.hosts.samplers.threads import ThreadReading
+from plimsoll_lab.hosts.samplers.threads import RunQueue, ThreadReading
 from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.trial import parts
@@ -116,6 +119,13 @@ def test_a_role_that_was_ready_while_the_laboratory_slept_past_the_end_is_ready(
     assert await_ready(a_process(agent), clock.sleeping([1.5])) == "10.0.0.3:7000"
 
 
+def test_a_network_that_was_ready_while_the_laboratory_slept_past_the_end_is_ready(clock: Clock) -> None:
+    wait = clock.sleeping([netns.READY_S + 1.0])
+    local = cast("LocalHost", SimpleNamespace(wait=lambda _, most_s: wait(most_s)))
+    process = a_process(Agent([report(), report(), report("kept")]))
+    assert netns._await(local, process, "the host h1", "kept") == "kept"
+
+
 def test_a_role_that_is_never_ready_is_told_with_what_it_printed_and_does(clock: Clock) -> None:
     agent = Agent([report(), report(), report("warming up")])
     late = "the role forwarder was not ready within 1 s"
@@ -137,6 +147,15 @@ def test_states_are_told_of_each_process_in_few_words() -> None:
         "server: not started by the laboratory"
     )
     assert in_groups(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "told"), [(0.9, ""), (12.34, ", one of them ready without a CPU for 12.3 s in all")]
+)
+def test_a_process_that_had_no_cpu_for_long_is_told_so(waited_s: float, told: str) -> None:
+    first, *others = THREADS
+    starved = replace(first, run_queue=RunQueue(ran_s=0.1, waited_s=waited_s, turns=3))
+    assert states_of({"load": a_process(Agent([], (starved, *others)))}) == f"load: {STATES}{told}"
 
 
 def test_a_host_that_is_lost_as_it_is_asked_is_the_reason() -> None:

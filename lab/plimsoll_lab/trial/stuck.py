@@ -13,6 +13,8 @@ from plimsoll_lab.hosts.samplers.threads import ThreadReading
 from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.program_output import LoadSummary
 
+LONG_WAIT_S = 1.0
+"""On a quiet machine threads wait for a CPU for some milliseconds in a whole trial."""
 _NUMBER = re.compile(r"[\s\d.:/-]+$")
 """The end of the name of one of several threads: `worker 1.0`."""
 
@@ -29,12 +31,13 @@ def _state(process: Process) -> str:
     if code is not None:
         return f"ended with exit code {code}"
     try:
-        return in_groups(process.threads(sleeps=True)) or "no thread"
+        threads = process.threads(sleeps=True)
     except HostLost:
         # That is the outcome then, and no process is overdue.
         raise
     except LabError as error:
         return f"not known ({error})"
+    return (in_groups(threads) or "no thread") + _without_cpu(threads)
 
 
 def in_groups(threads: Sequence[ThreadReading]) -> str:
@@ -44,6 +47,12 @@ def in_groups(threads: Sequence[ThreadReading]) -> str:
         f"{count} {name} {state}" + (f" ({sleeps_in})" if sleeps_in else "")
         for (name, state, sleeps_in), count in alike.most_common()
     )
+
+
+def _without_cpu(threads: Sequence[ThreadReading]) -> str:
+    """For how long in all one of them was ready and had no CPU, where that is long."""
+    waited_s = max((each.run_queue.waited_s for each in threads if each.run_queue is not None), default=0.0)
+    return f", one of them ready without a CPU for {waited_s:.1f} s in all" if waited_s >= LONG_WAIT_S else ""
 
 
 def last_said(name: str, event: str | None, ago_s: float) -> str:
