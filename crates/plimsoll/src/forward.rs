@@ -1,6 +1,5 @@
 //! `plimsoll forward`: a port forwarder that runs until a signal stops it.
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{self, UnixDatagram};
@@ -19,7 +18,7 @@ use serde::Serialize;
 
 use crate::event::Event;
 use crate::named::named;
-use crate::outcome::Usage;
+use crate::outcome::{Usage, note};
 use crate::{Output, source_ip};
 
 #[derive(Args, Debug)]
@@ -141,13 +140,13 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         )));
     }
     if arguments.transfer_log.is_some() {
-        say("splice is off, as the transfer log has a row for each read");
+        note("splice is off, as the transfer log has a row for each read");
     }
     let transfer_log = arguments.transfer_log.clone();
     let drain = arguments.drain;
     let upgrade = arguments.upgrade.clone().map(|path| path.unwrap_or_else(|| meeting_place(&table)));
     let config = Config { table, workers, accept, drain, connection_log, transfer_log, inherited, upgrade };
-    let forwarder = Forwarder::bind(config, Box::new(say)).map_err(told)?;
+    let forwarder = Forwarder::bind(config, Box::new(note)).map_err(told)?;
     if let Some(user) = &arguments.user {
         process::become_user(user).map_err(|error| {
             let fix = "name a user of this machine, and start as root";
@@ -219,7 +218,7 @@ fn told(error: Error) -> anyhow::Error {
 fn check(arguments: &Arguments, table: Table) -> anyhow::Result<ExitCode> {
     let rules = table.rules.len();
     plimsoll_forward::check(&table).map_err(told)?;
-    table.notes.iter().for_each(|note| say(note));
+    table.notes.iter().for_each(|sentence| note(sentence));
     let checked = Checked { event: "checked", rules };
     arguments.output.print_result(&checked, || format!("the table is valid: {rules} listeners"));
     Ok(ExitCode::SUCCESS)
@@ -237,13 +236,8 @@ fn notify(state: &str) {
         Ok(())
     });
     if let Err(error) = told {
-        say(&format!("the service manager cannot be sent {state} by {}: {error}", path.display()));
+        note(&format!("the service manager cannot be sent {state} by {}: {error}", path.display()));
     }
-}
-
-fn say(sentence: &str) {
-    // Standard error may be closed.
-    let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
 }
 
 #[derive(Serialize)]

@@ -22,12 +22,14 @@ mod serve;
 mod source_ip;
 mod version;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use outcome::printable;
 use version::{VERSION, Versioned};
 
 /// Finds how much load a TCP or HTTP server can handle.
@@ -87,8 +89,7 @@ impl Output {
     /// Writes a note for a person to standard error, which no record has.
     fn note(self, sentence: &str) {
         if !self.quiet {
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
+            outcome::note(sentence);
         }
     }
 
@@ -144,8 +145,26 @@ fn command() -> clap::Command {
     exit_codes::document(Cli::command())
 }
 
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches_from(words)?)
+}
+
+/// Ends the program over arguments that cannot be read, or with the help that they ask for. Words
+/// in which control characters are escaped are refused for the same reason, unless the characters
+/// are the reason.
+fn refuse(error: &clap::Error) -> ! {
+    let escaped = std::env::args_os().map(|word| printable(&word.to_string_lossy()).into());
+    if let Err(error) = parse(escaped) {
+        error.exit();
+    }
+    let text = error.to_string();
+    let reason = text.rsplit_once("\n\n").map_or(text.as_str(), |(reason, _)| reason);
+    outcome::note(reason.trim_start_matches("error: "));
+    std::process::exit(error.exit_code());
+}
+
 fn main() -> ExitCode {
-    let parsed = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let parsed = parse(std::env::args_os()).unwrap_or_else(|error| refuse(&error));
     let outcome = match parsed.command {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),

@@ -37,8 +37,7 @@ impl std::error::Error for Environment {}
 
 /// Says why a command failed, on one line, and returns its exit code.
 pub(crate) fn report(error: anyhow::Error) -> ExitCode {
-    // Standard error may be closed.
-    let _ = writeln!(std::io::stderr(), "plimsoll: {}", told(&error));
+    note(&told(&error));
     if error.is::<Usage>() {
         ExitCode::from(2)
     } else if error.is::<Environment>() {
@@ -46,6 +45,33 @@ pub(crate) fn report(error: anyhow::Error) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Writes a sentence for a person to standard error, on one line.
+pub(crate) fn note(sentence: &str) {
+    // Standard error may be closed.
+    let _ = writeln!(std::io::stderr(), "plimsoll: {}", printable(sentence));
+}
+
+/// A text that holds what a person wrote, on one line: a line break is shown as `\n`, and a
+/// terminal has nothing to obey.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_unseen(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Control characters, what else ends a line, and what changes the direction of a text (Unicode
+/// Standard Annex 9, section 2).
+fn is_unseen(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// What went wrong, and what caused it where that is not said already.
@@ -60,6 +86,13 @@ fn told(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let obeyed = "a\nb\t\u{1b}[2J\u{7f}\u{202e}\u{2028}";
+        assert_eq!(printable(obeyed), r"a\nb\t\u{1b}[2J\u{7f}\u{202e}\u{2028}");
+        assert_eq!(printable("'\u{e9}' \\n"), "'\u{e9}' \\n");
+    }
 
     #[test]
     fn a_cause_is_told_once() {

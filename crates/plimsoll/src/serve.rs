@@ -1,6 +1,5 @@
 //! `plimsoll serve`: a reference server that runs until a signal stops it.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use serde::Serialize;
 
 use crate::event::Event;
 use crate::named::named;
-use crate::outcome::Usage;
+use crate::outcome::{Usage, note};
 use crate::{Output, address, ring};
 
 #[derive(Args, Debug)]
@@ -166,12 +165,7 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
         // Before the server says that it can be connected to.
         ring::require("--model epoll")?;
     }
-    let server = Server::bind(
-        config,
-        Box::new(|sentence| {
-            let _ = writeln!(std::io::stderr(), "plimsoll: {sentence}");
-        }),
-    )?;
+    let server = Server::bind(config, Box::new(note))?;
     let ready = Ready {
         event: "ready",
         addresses: server.addresses().to_vec(),

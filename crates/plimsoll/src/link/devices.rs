@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command as Process, Stdio};
 
 use plimsoll_link::kernel::{Command, Step};
 
+use crate::outcome::note;
+
 /// Removes the devices that succeeded steps made, the last first.
 #[derive(Default)]
 pub(super) struct Devices {
@@ -35,8 +37,7 @@ impl Drop for Devices {
             if let Err(why) = carry_out(command)
                 && !why.contains("Cannot find device")
             {
-                // Standard error may be closed.
-                let _ = writeln!(std::io::stderr(), "plimsoll: a device of the link is not removed: {why}");
+                note(&format!("a device of the link is not removed: {why}"));
             }
         }
         if let Some(guard) = self.guard.take() {

@@ -31,6 +31,34 @@ fn an_unknown_model_is_refused_with_the_known_ones() {
 }
 
 #[test]
+fn a_control_character_in_an_argument_is_shown_and_ends_no_line() {
+    let load = ["load", "echo", "127.0.0.1:7"];
+    let with = |more: &[&'static str]| [load.as_slice(), more].concat();
+    // What the parser of the arguments refuses has lines of its own.
+    for (arguments, code, shown, lines) in [
+        (vec!["load", "http", "http://127.0.0.1:7/a\nb"], 2, r"`http://127.0.0.1:7/a\nb`", Some(1)),
+        (vec!["load", "echo", "no\u{1b}[2J\nhost:7"], 2, r"no\u{1b}[2J\nhost:7", Some(1)),
+        (with(&["--request-log", "/no/a\rb"]), 2, r"/no/a\rb", Some(1)),
+        (vec!["serve", "echo", "--listen", "he\nre:1"], 2, r"he\nre:1", Some(1)),
+        (vec!["serve", "http", "--listen", "127.0.0.1:0", "--root", "/no\nroot"], 1, r"/no\nroot", Some(1)),
+        (vec!["forward", "127.0.0.1:0=a\tb"], 2, r"a\tb", Some(1)),
+        (vec!["forward", "--config", "/no/t\nable.toml"], 2, r"/no/t\nable.toml", Some(1)),
+        (vec!["merge", "/no\nfile"], 2, r"/no\nfile", Some(1)),
+        (with(&["--size", "6\n4"]), 2, r"'6\n4'", None),
+        (with(&["--limit=response_time\u{1b}.p99 < 1s"]), 2, r"response_time\u{1b}.p99", None),
+        (vec!["load", "http", "http://127.0.0.1:7/", "-H", "A: x\r\nB: y"], 2, r"'A: x\r\nB: y'", Some(1)),
+        (with(&["--no\nflag"]), 2, r"'--no\nflag'", None),
+        (vec!["serve", "ec\nho"], 2, r"'ec\nho'", None),
+    ] {
+        let (actual, said) = refuse(&arguments);
+        assert!(actual == code && said.contains(shown), "no `{shown}` in: {actual} {said:?}");
+        let unseen = |character: char| character.is_control() && character != '\n';
+        assert!(!said.contains(unseen), "{said:?}");
+        assert!(lines.is_none_or(|lines| said.lines().count() == lines), "{said:?}");
+    }
+}
+
+#[test]
 fn a_port_in_use_is_refused_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
