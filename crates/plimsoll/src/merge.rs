@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
+use plimsoll_load::warnings;
 use plimsoll_measure::limits::{Kind, Limit};
 use plimsoll_measure::merge::{MergeError, Windows, merge};
 use plimsoll_measure::summary::Summary;
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         error => anyhow!(error),
     })?;
+    warnings::judge_merged(&mut whole);
     if let Some(why) = arguments.limit.iter().find_map(|limit| limit.missing_in(kind(&whole))) {
         return usage(format!("--limit: {why}"));
     }

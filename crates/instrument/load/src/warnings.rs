@@ -117,6 +117,15 @@ pub fn judge_together(summary: &mut Summary, config: &Config) {
     summary.warnings.extend(anew.into_iter().flatten());
 }
 
+/// Judges the merged record of generators, each of which was judged alone: the whole may have
+/// enough samples where no part has, and the availability of the whole replaces that of its parts.
+pub fn judge_merged(summary: &mut Summary) {
+    let lost = unavailability(summary);
+    summary.warnings.retain(|warning| warning.code != FEW_SAMPLES && (lost.is_none() || warning.code != UNAVAILABLE));
+    let anew = [lost, few_samples(summary)];
+    summary.warnings.extend(anew.into_iter().flatten());
+}
+
 /// CPUs that the generator's threads may be on.
 fn usable_cpus(config: &Config) -> usize {
     let available = plimsoll_sys::process::available_cpus();

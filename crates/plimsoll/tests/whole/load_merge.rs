@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::support::network::ScratchFolder;
 use crate::support::peer::{command, echo, load, outcome};
 
 #[test]
@@ -32,6 +33,34 @@ fn two_generators_become_one_record() {
     let twice = outcome(&merge.arg(folder.join("copy.json")).output().expect("the binary runs"));
     assert!(twice.code == Some(2) && twice.stderr.contains("one and the same record"), "{}", twice.stderr);
     std::fs::remove_dir_all(folder).expect("it is there");
+}
+
+#[test]
+fn the_whole_is_judged_by_its_own_figures() {
+    let folder = ScratchFolder::new();
+    let mut merge = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    merge.arg("merge");
+    let part = load(echo(), "-n 600 -c 4");
+    assert!(part.warnings().contains(&"few_samples"), "{}", part.summary());
+    // Two at one time: the first had its connections for nine tenths of it.
+    for (number, available) in [(0, 0.9), (1, 0.98)] {
+        let mut record = part.summary().clone();
+        record["available_ratio"] = available.into();
+        record["connections"]["reopened"] = 1.into();
+        record["seeds"] = vec![number].into();
+        let own = serde_json::json!({"code": "connections_unavailable", "message": "", "remedy": ""});
+        record["warnings"].as_array_mut().expect("a list").push(own);
+        let file = folder.0.join(format!("{number}.json"));
+        std::fs::write(&file, record.to_string()).expect("a file");
+        merge.arg(file);
+    }
+    let merged = outcome(&merge.output().expect("the binary runs"));
+    let told = merged.summary().to_string();
+    assert_eq!(merged.code, Some(0), "{}", merged.stderr);
+    assert!((merged.figure("available_ratio") - 0.94).abs() < 1e-3, "{told}");
+    assert!(!merged.warnings().contains(&"few_samples"), "it has 1,200: {told}");
+    let unavailable = merged.warnings().into_iter().filter(|code| *code == "connections_unavailable").count();
+    assert!(unavailable == 1 && told.contains("connections could be used for 94 % of the time"), "{told}");
 }
 
 #[test]
