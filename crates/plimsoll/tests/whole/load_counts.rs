@@ -1,13 +1,13 @@
 //! What a count of requests, a warm-up, a pause and an outage do to the generator's counts.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Arc, Barrier, Mutex};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::books::{answer_once, now};
-use crate::support::peer::{answer, delayed, echo, load, serve};
+use crate::support::peer::{answer, command, delayed, echo, load, outcome, serve};
 use crate::support::running::until;
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
@@ -98,6 +98,49 @@ fn a_count_ends_with_its_last_request_and_connections_are_opened_after_it() {
             });
         }
     });
+}
+
+/// Sends back what comes on a connection, until it ends; how many bytes that were.
+fn echo_until_it_ends(mut stream: TcpStream) -> usize {
+    let (mut buffer, mut echoed) = (vec![0; 64 * 1024], 0);
+    while let Ok(count @ 1..) = stream.read(&mut buffer)
+        && stream.write_all(&buffer[..count]).is_ok()
+    {
+        echoed += count;
+    }
+    echoed
+}
+
+#[test]
+fn the_end_of_a_count_is_told_although_another_request_cannot_be_sent() {
+    const SIZE: usize = 16 << 20;
+    for engine in ["epoll", "uring"] {
+        let (tell, told) = mpsc::channel();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let target = listener.local_addr().expect("it is bound");
+        // The first connection has the only request of the count, the second one of the warm-up.
+        let server = thread::spawn(move || {
+            let [first, second] = [0; 2].map(|_| listener.accept().expect("a connection").0);
+            thread::spawn(|| echo_until_it_ends(first));
+            told.recv().expect("the end is told");
+            echo_until_it_ends(second)
+        });
+        let arguments = format!("-n 1 -c 2 -t 1 -s {SIZE} --warm-up 100ms --timeout 60s --engine {engine}");
+        let mut child = command("echo", &target.to_string(), &arguments).spawn().expect("the binary runs");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut lines = String::new();
+        while !lines.contains("window_closed") {
+            assert!(stdout.read_line(&mut lines).expect("text") > 0, "{engine}: {lines}");
+        }
+        tell.send(()).expect("the server waits for it");
+        stdout.read_to_string(&mut lines).expect("text");
+        let mut output = child.wait_with_output().expect("it ends");
+        output.stdout = lines.into_bytes();
+        let run = outcome(&output);
+        assert_eq!((run.code, run.count("requests.completed")), (Some(0), 1), "{engine}: {}", run.summary());
+        // It was not given up before the end was told.
+        assert_eq!(server.join().expect("a server"), SIZE, "{engine}: {}", run.summary());
+    }
 }
 
 #[test]

@@ -65,7 +65,9 @@ pub(crate) trait Sockets: Sized {
     /// Bytes sent since the last call. What was taken to be sent counts once the kernel has it.
     fn take_sent(&mut self) -> usize;
 
-    /// Whether nothing is left of what was taken to be sent: it is sent, or will never be.
+    /// Whether nothing is left of what was taken to be sent on sockets that were closed: it is
+    /// sent, or will never be. What is under way on another socket belongs to a request under way,
+    /// and may be so for as long as the server does not read.
     fn has_sent_all(&self) -> bool;
 
     /// What has arrived, or `WouldBlock`; more than that is reported.

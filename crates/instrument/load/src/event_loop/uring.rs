@@ -55,9 +55,10 @@ pub(crate) struct Uring {
     /// Slots whose receive ended because no buffer was free.
     awaiting_buffer: VecDeque<Slot>,
     free_buffers: Vec<Vec<u8>>,
-    /// Bytes sent since the last call of `take_sent`; sends outstanding.
+    /// Bytes sent since the last call of `take_sent`.
     sent: usize,
-    sending: usize,
+    /// Sends outstanding on sockets that are to be closed.
+    ending: usize,
     /// The ring refused a request: the next wait returns the error.
     broken: Option<io::Error>,
 }
@@ -165,7 +166,7 @@ impl Sockets for Uring {
             awaiting_buffer: VecDeque::new(),
             free_buffers: Vec::new(),
             sent: 0,
-            sending: 0,
+            ending: 0,
             broken: None,
         })
     }
@@ -220,7 +221,6 @@ impl Sockets for Uring {
         state.sending = true;
         let count = bytes.len().min(SEND_BYTES);
         state.blocked = count < bytes.len();
-        self.sending += 1;
         let mut copy = self.free_buffers.pop().unwrap_or_default();
         copy.extend_from_slice(&bytes[..count]);
         let outcome = self.ring.send(*socket, Payload::Owned(copy, 0), SendMode::All);
@@ -233,7 +233,7 @@ impl Sockets for Uring {
     }
 
     fn has_sent_all(&self) -> bool {
-        self.sending == 0
+        self.ending == 0
     }
 
     fn read(&mut self, socket: &Slot) -> io::Result<Arrival<'_>> {
@@ -262,6 +262,7 @@ impl Sockets for Uring {
             self.note(outcome);
         }
         if sending {
+            self.ending += 1;
             let outcome = self.ring.end_both(socket);
             self.note(outcome);
         }

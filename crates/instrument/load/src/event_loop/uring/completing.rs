@@ -92,7 +92,7 @@ impl Uring {
             Ok(_) => {}
             Err(error) => state.outcome = Some(error),
         }
-        self.sending -= 1;
+        self.ending -= usize::from(state.closing);
         let failed = state.outcome.is_some();
         // The server may have answered before it ended the connection: the receive reports what has
         // arrived first, and the failure at its end.
