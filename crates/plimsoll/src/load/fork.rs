@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use plimsoll_load::config::{Config, Opening, Pace, Part, StopCondition};
+use plimsoll_load::config::{Config, Pace, Part, StopCondition};
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
 use plimsoll_load::warnings;
@@ -98,11 +98,12 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         closed @ Pace::Closed { .. } => closed,
     };
     let turn = |place| config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
-    // A window of a set length opens when every connection is up, as with the other engines: those
-    // that begin before the last warm up until then.
-    let until_last = match config.stop_condition {
-        StopCondition::Time(_) => turn(count - 1).saturating_sub(turn(place)),
-        StopCondition::Requests(_) | StopCondition::Each(_) => Duration::ZERO,
+    // A window of a set length, or behind a warm-up, opens when every connection is up, as with the
+    // other engines: those that begin before the last warm up until then.
+    let until_last = if config.stop_condition.is_count() && config.warm_up.is_zero() {
+        Duration::ZERO
+    } else {
+        turn(count - 1).saturating_sub(turn(place))
     };
     Some(Config {
         connections: 1,
@@ -110,8 +111,7 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         stop_condition,
         pace,
         warm_up: config.warm_up + until_last,
-        opening: Opening { rate: None, ..config.opening.clone() },
-        start_at: Some(start + turn(place)),
+        start_at: Some(start),
         // Each keeps its only event loop on the first of its CPUs.
         cpus: config.cpus.iter().copied().cycle().skip(number).take(config.cpus.len()).collect(),
         part: Part { number, of: count as usize },
@@ -299,7 +299,8 @@ mod tests {
         common: Common,
     }
 
-    /// When each of four processes opens its window, after the first begins to connect.
+    /// When each of four processes has its connection and its own warm-up behind it, after the
+    /// start of all.
     fn openings(arguments: &str) -> Vec<Duration> {
         let arguments = format!("load --engine fork -c 4 --connect-rate 2 {arguments}");
         let common = Flags::parse_from(arguments.split(' ')).common;
@@ -307,7 +308,11 @@ mod tests {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         let parts = (0..4).map(|number| part(&config, number, start).expect("each has requests"));
         parts
-            .map(|part| part.start_at.and_then(|at| at.duration_since(start).ok()).expect("an instant") + part.warm_up)
+            .map(|part| {
+                assert_eq!((part.start_at, part.opening.rate), (Some(start), Some(2.0)), "{arguments}");
+                // It has one connection, which it opens at its turn.
+                Duration::from_millis(500) * part.part.number as u32 + part.warm_up
+            })
             .collect()
     }
 
@@ -325,9 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_a_set_length_open_together_when_the_last_process_connects() {
-        assert_eq!(openings("-d 1s --warm-up 250ms"), [Duration::from_millis(1750); 4]);
-        for counted in ["-n 8", "--each 2"] {
+    fn windows_of_a_set_length_or_behind_a_warm_up_open_together_when_the_last_process_connects() {
+        for end in ["-d 1s", "-n 8", "--each 2"] {
+            assert_eq!(openings(&format!("{end} --warm-up 250ms")), [Duration::from_millis(1750); 4], "{end}");
+        }
+        for counted in ["-n 8", "--each 2", "-n 8 -R 8"] {
             assert_eq!(openings(counted), [0, 500, 1000, 1500].map(Duration::from_millis), "{counted}");
         }
     }

@@ -144,6 +144,18 @@ fn the_end_of_a_count_is_told_although_another_request_cannot_be_sent() {
 }
 
 #[test]
+fn where_each_request_opens_a_connection_none_is_missed_before_its_turn() {
+    for engine in ENGINES {
+        // The last of them has its turn 0.75 s after the first.
+        let run = load(echo(), &format!("-c 4 --each 1 --reconnect --connect-rate 4 --engine {engine}"));
+        assert_eq!((run.code, run.count("requests.completed")), (Some(0), 4), "{engine}: {}", run.summary());
+        assert!(run.figure("elapsed_s") >= 0.7, "{engine}: {}", run.summary());
+        // Processes begin at one instant, as well as the machine lets them.
+        assert!(run.figure("available_ratio") > 0.8, "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
 fn processes_that_had_nothing_more_to_send_were_available() {
     // One of two connections is answered a second later than the other.
     let late = delayed(|number| Duration::from_secs(number as u64));

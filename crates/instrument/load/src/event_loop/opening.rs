@@ -76,7 +76,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// When the next connection may be opened, where their rate is limited.
     pub(super) fn next_opening(&self) -> Option<u64> {
         let rate = self.shared.config.opening.rate?;
-        let number = self.opened * self.shared.control.gauges.len() + self.number;
+        let number = self.opened * self.shared.control.gauges.len() + self.number + self.shared.config.part.number;
         (self.opened < self.share && !self.opens_no_more()).then_some((number as f64 / rate * 1e9) as u64)
     }
 
