@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from made_records import point_summary, run_record
 
-from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_of
 from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
-from plimsoll_lab.stats.verdict import rank, verdicts
 from plimsoll_lab.store.program_output import LinkWindow
-from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
-from plimsoll_lab.store.run_record import FamilyRecord, PointRecord
+from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand
-from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Suite
@@ -261,81 +257,6 @@ def test_a_log_is_read_as_the_generator_writes_it() -> None:
     assert (start, end) == pytest.approx((1795335730.071782, 1795335730.571782), abs=1e-6)
 
 
-def test_a_percentile_with_bounds_is_judged_by_them_and_unlike_cuts_by_nothing() -> None:
-    def trial(point: int, share: float, block: int) -> TrialRecord:
-        cut = CutRecord(
-            moments=1, share=share, requests=1, touched=0, completed_rate=100.0,
-            bounds={"response_time_us.p99": (1000.0, 3000.0)}, estimates={"response_time_us.p99": 2000.0}, doubted=[],
-        )  # fmt: skip
-        return TrialRecord(
-            number=block, block=block, point=point, setting={}, outcome="ok", reason=None, warnings=(), cut=cut,
-            figures={"response_time_us.p99": 2000.0, "completed_rate": 100.0}, started_unix_s=0, elapsed_s=1,
-            server={}, load={}, machine={},
-        )  # fmt: skip
-
-    assert value_of(trial(0, 0.01, 1), "response_time_us.p99") == (1000.0, 3000.0)
-    assert value_of(trial(0, 0.01, 1), "completed_rate") == 100.0
-    points = [point_summary({"server.model": "a"}, 0), point_summary({"server.model": "b"}, 1)]
-
-    def asked(figure: str, other: float) -> str | None:
-        return unlike_cuts(figure, points, {0: [trial(0, 0.010, 1)], 1: [trial(1, other, 1)]})
-
-    assert asked("response_time_us.p99", 0.014) is None
-    assert "1.0 % of one contender's time and 1.6 %" in str(asked("response_time_us.p99", 0.016))
-    assert asked("response_time_us.p50", 0.016) is None
-    assert asked("completed_rate", 0.5) is None
-
-
-@pytest.mark.parametrize(("late", "compared"), [(1, ["a", "b"]), (2, ["b"])])
-def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, compared: list[str]) -> None:
-    def trial(point: int, block: int) -> TrialRecord:
-        told = {"response_time_us.p99": 2000.0} if point or block >= late else {}
-        return TrialRecord(
-            number=block, block=block, point=point, setting={}, outcome="ok", reason=None, warnings=(),
-            figures={"response_time_us.p50": 1000.0, **told}, started_unix_s=0, elapsed_s=1,
-            server={}, load={}, machine={},
-        )  # fmt: skip
-
-    run = run_record()
-    figures = ("response_time_us.p50", "response_time_us.p99")
-    run.figures = ALL_FIGURES
-    run.family = FamilyRecord(compare="server.model", figures=figures, margin=0.05)
-    points = [point_summary({"server.model": "a"}, 0), point_summary({"server.model": "b"}, 1)]
-    of_points = {point: [trial(point, block) for block in range(12)] for point in (0, 1)}
-    median, tail = figure_comparisons(run, points, of_points)
-    assert list(median.contenders) == ["a", "b"]
-    assert (list(tail.contenders), list(tail.absent)) == (compared, [each for each in "ab" if each not in compared])
-    (_, verdict) = verdicts(rank([median, tail], seed=1), margin=0.05, seed=1)
-    why = "only 83 % of its trials tell this figure"
-    assert verdict.unranked == ({} if late == 1 else {"a": why})
-    assert (why in verdict.reason) is (late == 2)
-
-
-def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() -> None:
-    """It was said to have stopped, where its rate was cut away, or the generator was the limit."""
-
-    def trial(point: int, block: int) -> TrialRecord:
-        return TrialRecord(
-            number=block, block=block, point=point, setting={}, outcome="generator_limited" if point == 2 else "ok",
-            reason=None, warnings=(), figures={} if point else {"completed_rate": 100.0 + block}, started_unix_s=0,
-            elapsed_s=1, server={}, load={}, machine={},
-        )  # fmt: skip
-
-    run = run_record()
-    run.figures = ALL_FIGURES
-    run.family = FamilyRecord(compare="server.model", figures=("completed_rate",), margin=0.05)
-    outcomes: tuple[Outcome, ...] = ("ok", "ok", "generator_limited")
-    points = [
-        point_summary({"server.model": name}, number, outcome)
-        for number, (name, outcome) in enumerate(zip("abc", outcomes, strict=True))
-    ]
-    asked = figure_comparisons(run, points, {point: [trial(point, block) for block in range(12)] for point in range(3)})
-    (verdict,) = verdicts(rank(asked, seed=1), margin=0.05, seed=1)
-    assert verdict.reason == (
-        "no other contender could be compared here: c: no result; b: none of its trials tells this figure"
-    )
-
-
 def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:
     assert network_warnings(network()) == []
     (warning,) = network_warnings(network(late=5, moments=2))
@@ -362,45 +283,3 @@ def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> No
     assert "'response_time.p99 < 5ms' cannot be judged" in warning.message
     whole = summarise_point(point, [trial] * 5 + [replace(trial, cut=None)], limits, paths_off=False)
     assert [each.met for each in whole.limits] == [True, None, None], "an undisturbed trial has every figure"
-
-
-def test_a_generator_at_its_limit_bounds_the_rate_and_leaves_what_is_the_servers_own() -> None:
-    figures = {"completed_rate": 100.0, "response_time_us.p50": 5.0, "server.cpu_us_per_request": 7.0}
-    limited = TrialRecord(
-        number=1, block=1, point=0, setting={}, outcome="generator_limited", reason="its thread was full", warnings=(),
-        figures=figures, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
-    )  # fmt: skip
-    assert value_of(limited, "completed_rate") == (100.0, math.inf)
-    assert value_of(limited, "response_time_us.p50") is None
-    assert value_of(limited, "server.cpu_us_per_request") == 7.0
-    # Other programs that took the generator's CPU make it no more than late.
-    warnings = [
-        ResultWarning(code=code, message="so it was", remedy="less") for code in ("machine_busy", "generator_late")
-    ]
-    busy = replace(limited, outcome="invalid", warnings=warnings)
-    assert value_of(busy, "completed_rate") == (100.0, math.inf)
-    assert (value_of(busy, "response_time_us.p50"), value_of(busy, "server.cpu_us_per_request")) == (None, 7.0)
-    for spoilt in (replace(limited, outcome="invalid"), replace(limited, outcome="failed", warnings=warnings)):
-        assert value_of(spoilt, "server.cpu_us_per_request") is None
-    assert value_of(replace(busy, warnings=warnings[:1]), "completed_rate") is None
-
-
-@pytest.mark.parametrize("figure", ["connections.established", "server.peak_connections", "host.memory_bytes"])
-def test_what_grows_with_connections_stands_where_all_were_up_and_is_a_lower_bound_elsewhere(figure: str) -> None:
-    figures = {
-        "connections.established": 800.0,
-        "connections.never_established": 0.0,
-        "server.peak_connections": 800.0,
-        "host.memory_bytes": 900.0,
-    }
-    limited = TrialRecord(
-        number=1, block=1, point=0, setting={}, outcome="generator_limited", reason="it was late", warnings=(),
-        figures=figures, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
-    )  # fmt: skip
-    assert value_of(limited, figure) == figures[figure]
-    never = "connections.never_established"
-    assert value_of(limited, never) == 0
-    assert value_of(replace(limited, figures=figures | {never: 3.0}), never) is None
-    for short in ({"server.peak_connections": 700.0}, {"connections.never_established": 3.0}):
-        fewer = replace(limited, figures=figures | short)
-        assert value_of(fewer, figure) == (fewer.figures[figure], math.inf)
