@@ -4,9 +4,11 @@ Both are network namespaces of this machine, joined by links of the kernel as in
 ship (over the emulator a server's CPU per request is another), measured round by round in turn.
 Each part is about the rate and the server's CPU per request:
 
-    three-servers   the small form of the suite that ships, on Ray's hosts and on emulated ones,
-    port-fwd-4000   at a rate, over all points that both measured in a round
-    port-fwd-closed the same where nobody pauses, so that the server has work
+    three-servers, port-fwd-closed, port-fwd-4000
+                    the small form of the suite that ships, on Ray's hosts and on emulated ones,
+                    over all points that both measured in a round
+    port-fwd-4000-at-1000
+                    the same of the suite itself, at its own rate, where 1,000 connections are up
     generators      on Ray: two generators and one with the same total, of event loops as well:
                     each loop wakes the server on its own; what one with a single loop saves the
                     server is measured beside it, and is no equivalence
@@ -106,7 +108,13 @@ class Side:
         )
 
 
-SHIPPED = ("three-servers", "port-fwd-4000", "port-fwd-closed")
+SMALL = ("--fast", "--repeat", "1")
+SHIPPED: Mapping[str, tuple[str, ...]] = {
+    "three-servers": ("three-servers", *SMALL),
+    "port-fwd-closed": ("port-fwd-closed", *SMALL),
+    "port-fwd-4000": ("port-fwd-4000", *SMALL),
+    "port-fwd-4000-at-1000": ("port-fwd-4000", "--only", "load.connections=1000", "--repeat", "1"),
+}
 GENERATORS = (
     Side(hosts="ray", generators=2),
     Side(hosts="ray", generators=1, threads=2),
@@ -151,7 +159,7 @@ def main() -> int:
             elif name == "scale":
                 keep(name, bench.scale(rounds), began)
             elif name in SHIPPED:
-                keep(name, bench.shipped(name, options.shipped), began)
+                keep(name, bench.shipped(SHIPPED[name], options.shipped), began)
             else:
                 keep(name, bench.generators(rounds), began)
     shown = [
@@ -203,17 +211,17 @@ class Bench:
                 seen[place].append(self._trial(sides[place]))
         return seen
 
-    def shipped(self, suite: str, rounds: int) -> dict[str, Any]:
-        """The small form of a suite that ships, unchanged, on the cluster and on namespaces in
-        turn: the ratio of each figure, in a round its geometric mean over the points that both
-        measured. What was not measured is printed with its reason.
+    def shipped(self, words: Sequence[str], rounds: int) -> dict[str, Any]:
+        """A suite that ships, unchanged, on the cluster and on namespaces in turn: the ratio of
+        each figure, in a round its geometric mean over the points that both measured. What was not
+        measured is printed with its reason.
         """
         means: dict[str, list[list[float]]] = {figure: [[], []] for figure in EQUIVALENT}
         points = []
         for number in range(rounds):
             found: list[dict[int, Mapping[str, float]]] = [{}, {}]
             for side in (0, 1) if number % 2 == 0 else (1, 0):
-                _, found[side], said = self._run(("ray", "netns")[side], suite, "--fast", "--repeat", "1")
+                _, found[side], said = self._run(("ray", "netns")[side], *words)
                 if said:
                     print(f"  round {number + 1} on {('ray', 'netns')[side]}: {said}", flush=True)
             both = found[0].keys() & found[1].keys()
