@@ -232,13 +232,17 @@ def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, 
     begun = {"event": "trial_started", "number": 2, "of": 3, "point": {}, "next": []}
     second = {"event": "second", "part": "load", "phase": "window", "failed": 0, "p50_us": 80.0, "p99_us": 2_345_678.0}
     seconds = [second | {"at_s": at_s, "completed": 1_234_567} for at_s in range(100)]
-    with under_way(served, {"event": "run", "done": 1, "trials": 3}, begun, *seconds) as address:
+    cost = {"event": "cost", "server_cpu_cores": 1.5, "server_memory_bytes": 1}
+    costs = [cost | {"at_s": at_s} for at_s in (0, 99)]
+    with under_way(served, {"event": "run", "done": 1, "trials": 3}, begun, *seconds, *costs) as address:
         found = visited(browser, served, address)
         page = found.page
         for width in (NARROW, WIDE):  # the same page, turned: it is drawn anew
             page.set_viewport_size({"width": width, "height": 900})
             letters = drawn_anew(page)
-            assert [text for text, *_ in letters] == ["0", "1,230,000", "0 s", "99 s", "0", "2,350", "0 s", "99 s"]
+            heights = [text for text, *_ in letters if not text.endswith(" s")]
+            assert heights == ["0", "1,230,000", "0", "2,350", "0", "1.5"]
+            assert [text for text, *_ in letters if text.endswith(" s")] == ["0 s", "99 s"] * 3
             assert all(height >= 13 and whole for _, height, whole, _ in letters), (width, letters)
             assert not scrolls_sideways(page)
         assert grave(page) == []
@@ -246,6 +250,29 @@ def test_the_letters_of_live_charts_are_whole_and_can_be_read(browser: Browser, 
         page.emulate_media(color_scheme="dark")
         assert grave(page, *OF_COLOUR_AND_WIDTH) == []
         assert found.complaints == []
+
+
+def test_the_figures_of_a_short_trial_stay_until_there_are_some_of_the_next(browser: Browser, served: Served) -> None:
+    run: dict[str, object] = {"event": "run", "done": 0, "trials": 3}
+    begun: list[dict[str, object]] = [
+        {"event": "trial_started", "number": number, "of": 3, "point": {}, "next": []} for number in (1, 2)
+    ]
+    second: dict[str, object] = {"event": "second", "part": "load", "phase": "window", "at_s": 0, "completed": 4321}
+    second |= {"failed": 0, "p50_us": 80.0, "p99_us": 200.0}
+    cost: dict[str, object] = {"event": "cost", "at_s": 1, "server_cpu_cores": 1.5, "server_memory_bytes": 1}
+    with under_way(served, run, begun[0]) as address:
+        page = visited(browser, served, address).page
+        assert page.locator(".live-charts text").all_text_contents() == ["Nothing is known yet."] * 3
+    with under_way(served, run, begun[0], second, begun[1]) as address:
+        page = visited(browser, served, address).page
+        assert page.locator("#rate").inner_text() == "4,321"
+        assert page.locator("#earlier").inner_text() == "Until there are figures of it, those of trial 1 are shown."
+        assert page.locator("#rate-chart circle").count() == 1
+    with under_way(served, run, begun[0], second, begun[1], cost) as address:
+        page = visited(browser, served, address).page
+        assert (page.locator("#rate").inner_text(), page.locator("#cpu").inner_text()) == ("-", "1.5 cores")
+        assert page.locator("#earlier").inner_text() == ""
+        assert page.locator("#rate-chart circle").count() == 0
 
 
 def test_a_long_reason_leaves_the_figures_of_the_live_table_in_sight(browser: Browser, served: Served) -> None:

@@ -7,7 +7,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const TOP = 12, BOTTOM = 130; // of a chart of 150 pixels: room for letters above and below
   const drawn = new Map(); // what each chart shows, for another width of the window
-  let run = null, done = 0, seconds = [], costs = [], rows = 0;
+  let run = null, done = 0, seconds = [], costs = [], rows = 0, current = null, shown = null; // the trial under way, and that of the figures
 
   const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
   const time = (us) => (us === null || us === undefined ? "-" : us < 1000 ? `${number(us)} \u00b5s` : us < 1e6 ? `${number(us / 1e3)} ms` : `${number(us / 1e6)} s`);
@@ -20,7 +20,7 @@
     const chart = at(id);
     chart.replaceChildren();
     const width = chart.getBoundingClientRect().width;
-    if (points.length === 0 || width === 0) return; // nothing to draw, or nobody sees it
+    if (width === 0) return; // nobody sees it
     const add = (name, attributes, text = "") => {
       const made = document.createElementNS(SVG, name);
       for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -28,6 +28,7 @@
       chart.append(made);
       return made;
     };
+    if (points.length === 0) { add("text", { x: 0, y: BOTTOM / 2 }, "Nothing is known yet."); return; }
     // A unit is a pixel of the page, so that letters keep their size, and the plot begins where the longest of them ends.
     const most = Math.max(...points.map(({ y }) => y), 1e-9);
     const labels = [["0", BOTTOM], [number(most), TOP]].map(([text, y]) => add("text", { x: 0, y: y + 4, "text-anchor": "end" }, text));
@@ -46,7 +47,17 @@
   }
   addEventListener("resize", () => drawn.forEach((points, id) => draw(id, points)));
 
+  function show() {
+    // A short trial is over before its seconds are known, so the figures of the one before stay until then.
+    if (shown === current) return;
+    shown = current;
+    say("earlier", "");
+    for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
+    for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) draw(id, []);
+  }
+
   function second(event) {
+    show();
     // Several generators share a second, and so do the warm-up and the window where one ends within it: counts add up,
     // the worst p99 stands for all, and a median of medians is none.
     const same = seconds.find((each) => each.x === event.at_s);
@@ -97,15 +108,15 @@
     switch (event.event) {
       case "run": run = event; done = event.done; status("running"); progress(event.predicted_s); break;
       case "trial_started":
-        seconds = []; costs = [];
-        for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
-        for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) draw(id, []);
+        seconds = []; costs = []; current = event.number;
         at("now").hidden = false;
+        if (shown === null) show(); else say("earlier", `Until there are figures of it, those of trial ${shown} are shown.`);
         say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again: ${event.again}` : ""}`);
         say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
         break;
       case "second": second(event); break;
       case "cost":
+        show();
         costs.push({ x: event.at_s, y: event.server_cpu_cores });
         say("cpu", `${number(event.server_cpu_cores)} cores`); say("memory", size(event.server_memory_bytes));
         draw("cpu-chart", costs);
