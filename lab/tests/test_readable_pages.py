@@ -34,6 +34,7 @@ from plimsoll_lab.report.scores import COUNTED
 from plimsoll_lab.report.templating import with_code
 from plimsoll_lab.report.terminal import render
 from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.spec import Axis, PlannedTrial
 
 MOST_BYTES = int(2.5 * 2**20)
@@ -113,6 +114,26 @@ def test_one_trial_has_an_answer_and_its_figure(tmp_path: Path, window_s: float)
     assert answer_of(page)
     assert "1 of 1 trials are valid results" in page
     assert "1001" in page
+    assert "<summary>The trial</summary>" in page
+
+
+def test_the_response_times_are_the_picture_of_a_run_in_which_nothing_competes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve = Curve(point={}, quantiles=[(0.5, 100.0), (0.9, 200.0), (0.99, 400.0)])
+    monkeypatch.setattr("plimsoll_lab.report.all_charts.curves", lambda *_: [curve])
+    page = page_of(stored_run(tmp_path / "0001"))
+    assert page.index('data-chart="percentiles-0"') < page.index('id="warnings"')
+    assert page.count('data-chart="percentiles-0"') == 1
+
+
+def test_a_result_beside_other_programs_is_not_said_to_be_free_of_the_machine(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001")
+    assert "neither the generator nor the machine was the limit" in page_of(folder)
+    (trial,) = folder.read_trials()
+    busy = ResultWarning(code="machine_busy", message="other programs used 1 core", remedy="close them")
+    folder.write_trial(replace(trial, warnings=(busy,)))
+    assert "neither the generator nor the machine was the limit" not in page_of(folder)
 
 
 def test_a_run_of_failures_says_why_and_draws_nothing(tmp_path: Path) -> None:
@@ -121,6 +142,17 @@ def test_a_run_of_failures_says_why_and_draws_nothing(tmp_path: Path) -> None:
     assert "the server &lt;ended&gt; with code 1" in page
     assert "data-chart=" not in page
     assert answer_of(page)
+
+
+def test_a_run_that_ended_as_nothing_worked_is_not_called_interrupted(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=1, outcome="failed")
+    run = folder.read_run()
+    run.status = "failed"
+    run.trials = (*run.trials, *(PlannedTrial(number=2 + point, block=2, point=point) for point in (0, 1)))
+    folder.write_run(run)
+    page = page_of(folder)
+    assert "Every point failed, so the run ended early; 0 of 2 trials are valid results of 4 planned." in page
+    assert "interrupted" not in re.findall(r'<span class="badge[^>]*>[^<]*', page)[0]
 
 
 def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:

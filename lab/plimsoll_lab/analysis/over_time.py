@@ -20,7 +20,8 @@ from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.timelines import read_timeline
 
 SHORTEST_S = 0.2
-"""Of a second that a window cuts off, a shorter part gives no rate: chance decides it."""
+"""Of a second that a window cuts off, a shorter part gives no rate and no percentiles: chance
+decides them."""
 CPU_STEP_S = 0.5
 """Ten samples a second of a clock with ticks of 10 ms would draw the ticks."""
 CLOSING_S = 0.05
@@ -213,13 +214,12 @@ def _bands(by_figure: Mapping[tuple[str, str], Dots], ends_s: float) -> list[Ban
     counts = dict(by_figure.get(("load", "response_time_us.count"), ()))
     found = []
     for at_s, low in times["min"].items():
-        if not counts.get(at_s):
+        start, end = max(at_s, 0.0), min(at_s + 1, ends_s)
+        if not counts.get(at_s) or end - start < SHORTEST_S:
             continue
         below = low
         for name, share in zip(BANDS[1:], SHARES, strict=True):
             above = times[name].get(at_s, below)
-            start, end = max(at_s, 0.0), min(at_s + 1, ends_s)
-            if end > start:
-                found.append(Band(at_s=start, to_s=end, low_us=below, high_us=above, share=share))
+            found.append(Band(at_s=start, to_s=end, low_us=below, high_us=above, share=share))
             below = above
     return found

@@ -45,6 +45,8 @@ class AllCharts:
     """The data sets `trials`, `points` and `references`."""
     headline: Headline | None
     """The picture under the answer."""
+    opening: str | None
+    """The percentile chart under the answer, where nothing competes and so no headline is drawn."""
     curves: Sequence[Curve]
     """Of the percentile charts."""
     percentiles: Mapping[str, Described]
@@ -113,6 +115,7 @@ def all_charts(folder: RunFolder, run: RunRecord, summary: RunSummary, made: Seq
         specs=specs,
         rows=rows(run, summary, trials),
         headline=first,
+        opening=next(iter(percentiles), None) if first is None and layout.compare is None else None,
         curves=found,
         percentiles=percentiles,
         spread=spread,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.report.all_charts import AllCharts
 from plimsoll_lab.report.charts import Chart, charts
 from plimsoll_lab.report.view import Cell, Described, Drawing, Fold, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
@@ -20,6 +21,7 @@ READ = (
     "Panels side by side have a scale of their own, which need not begin at zero."
 )
 """How the charts are read."""
+UNDER_THE_ANSWER = "The first percentile curves are the picture under the answer."
 HOMES = (
     ("response", "Response time", ("response_time", "service_time", "establishment_time", "transmission_time")),
     ("rate", "Completed rate", ("completed_rate", "goodput", "failed_ratio")),
@@ -31,7 +33,7 @@ HOMES = (
 def sections(
     run: RunRecord,
     summary: RunSummary,
-    percentiles: Mapping[str, Described],
+    every: AllCharts,
     distribution: Sequence[Part],
     stills: Mapping[str, Markup],
 ) -> list[Section]:
@@ -40,12 +42,13 @@ def sections(
     """
     figures = run.figures_by_name
     drawn = charts(run, summary)
+    percentiles = every.percentiles
     found = []
     for name, title, beginnings in (*HOMES, ("more", "More figures", ())):
         mine = [chart for chart in drawn if _home(chart.figure) == name]
         parts: list[Part] = []
         if name == "response":
-            parts += [Text(text=_loop(run)), *_curves(percentiles, stills), *_without_curve(run, summary, percentiles)]
+            parts += [Text(text=_loop(run)), *_curves(every, stills), *_without_curve(run, summary, percentiles)]
             parts += distribution
         for figure in dict.fromkeys(chart.figure for chart in mine):
             data = _data(summary, figures[figure])
@@ -114,12 +117,15 @@ def _median(point: PointSummary, figure: Figure) -> str:
     return formatting.number(None if found is None else found.median, figure.unit)
 
 
-def _curves(percentiles: Mapping[str, Described], stills: Mapping[str, Markup]) -> list[Part]:
-    """The percentile curves, each with its numbers."""
+def _curves(every: AllCharts, stills: Mapping[str, Markup]) -> list[Part]:
+    """The percentile curves, each with its numbers, but those under the answer."""
     drawings = [
-        Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in percentiles.items()
+        Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data)
+        for name, each in every.percentiles.items()
+        if name != every.opening
     ]
-    return [Gallery(drawings=tuple(drawings))] if drawings else []
+    told: list[Part] = [Text(text=UNDER_THE_ANSWER)] if every.opening is not None else []
+    return [*told, Gallery(drawings=tuple(drawings))] if drawings else told
 
 
 def _without_curve(run: RunRecord, summary: RunSummary, percentiles: Mapping[str, Described]) -> list[Part]:

@@ -71,6 +71,10 @@ LEVEL = 9
 """Of compression: the higher ones take six times as long for 3 % less."""
 
 
+SHARED = frozenset({"machine_busy", "cpu_contended"})
+"""Warnings of a valid result that the machine was short of CPUs for all that ran on it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Validity:
     """The badge beside the answer."""
@@ -99,6 +103,9 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     opening: list[Part] = []
     if first is not None:
         opening.append(Drawing(name=HEADLINE, svg=stills[HEADLINE], caption=first.caption, data=first.data))
+    elif drawn.opening is not None:
+        curves = drawn.percentiles[drawn.opening]
+        opening.append(Drawing(name=drawn.opening, svg=stills[drawn.opening], caption=curves.caption, data=curves.data))
     engine = chart_engine()
     script = asset("page.js")
     allowed = " ".join(f"'sha256-{_digest(each)}'" for each in (engine, script))
@@ -131,7 +138,7 @@ def _sections(
     """The sections that have something to show, in the order of a reader's questions."""
     layout = drawn.layout
     spread = distribution_charts.parts(run, summary.points, drawn.spread, drawn.distributions, stills, layout)
-    measured = {each.name: each for each in figures.sections(run, summary, drawn.percentiles, spread, stills)}
+    measured = {each.name: each for each in figures.sections(run, summary, drawn, spread, stills)}
     found = [
         Section(name="warnings", title="Warnings", parts=_warnings(summary)),
         gate.section(summary.gate, run),
@@ -216,12 +223,18 @@ def _validity(run: RunRecord, summary: RunSummary) -> Validity:
         text = f"{trials.valid} of {trials.measured} files have a result; nobody checked it here."
         return Validity(badge="not checked", tone="doubtful", text=text)
     base = f"{trials.valid} of {trials.measured} trials are valid results"
+    if run.status == "failed" and not trials.valid:
+        told = f"Every point failed, so the run ended early; {base} of {trials.planned} planned."
+        return Validity(badge="no result", tone="void", text=told)
     if summary.status != "complete":
         return Validity(
             badge="interrupted", tone="doubtful", text=f"The run did not end; {base} of {trials.planned} planned."
         )
     if summary.valid:
-        return Validity(badge="valid", tone="ok", text=f"{base}; neither the generator nor the machine was the limit.")
+        told = "neither the generator nor the machine was the limit"
+        if any(each.code in SHARED for each in summary.warnings):
+            told = "the warnings say what else had the machine's CPUs"
+        return Validity(badge="valid", tone="ok", text=f"{base}; {told}.")
     return _in_part(summary, base)
 
 

@@ -24,6 +24,9 @@ FORMATS = {"cores": ".2~f", "Mbit/s": ",.3~r"}
 """Of units whose values lie near 1, how an axis writes them."""
 PANEL_HEIGHT, WIDTH = 92, 680
 
+TIME_TICKS = 10
+"""About so many labels on an axis of seconds: with more, those of parts of a second touch."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
@@ -93,7 +96,7 @@ def _panel(
         "type": "quantitative",
         "title": title,
         "scale": {"domain": [short(each) for each in across], "nice": False},
-        "axis": {"grid": False, "labels": title is not None, "ticks": title is not None},
+        "axis": {"grid": False, "labels": title is not None, "ticks": title is not None, "tickCount": TIME_TICKS},
     }
     y: Json = {
         "field": "v",

@@ -12,6 +12,7 @@ from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.series import (
     LEVELS_SHOWN,
+    TIME_TICKS,
     WIDTH,
     Panel,
     chosen,
@@ -40,7 +41,7 @@ PANELS = (
 """The panels, in order. Of each cause of errors one, where the generator reports causes by the
 second; else one for all."""
 ABSENT = {
-    "rate": "the generator recorded no seconds",
+    "rate": "the generator recorded fewer than two seconds",
     "connections": "the window ended before a second sample, or the connections of the server's host were not counted",
     "CPU": "the window is too short for two samples",
     "memory": "the window is too short for two samples, or the meter would have disturbed the trial",
@@ -146,7 +147,7 @@ def _heat(courses: Sequence[Course]) -> Json:
             "type": "quantitative",
             "title": "seconds" if last else None,
             "scale": {"domain": [short(each) for each in across], "nice": False},
-            "axis": {"grid": False, "labels": last, "ticks": last},
+            "axis": {"grid": False, "labels": last, "ticks": last, "tickCount": TIME_TICKS},
         }
         y: Json = {
             "field": "low",

@@ -35,10 +35,12 @@ def parts(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord], layo
     if full:
         found.append(Fold(title="Every summary in full", parts=full))
     if summary.left_out:
-        title = f"{len(summary.left_out)} trials were left out or repeated"
+        several = len(summary.left_out) > 1
+        title = f"{len(summary.left_out)} {'trials were' if several else 'trial was'} left out or repeated"
         found.append(Fold(title=title, parts=(_left_out(summary.left_out),)))
     if made:
-        found.append(Fold(title=f"All {len(made)} trials", parts=(_every(run, made),)))
+        title = f"All {len(made)} trials" if len(made) > 1 else "The trial"
+        found.append(Fold(title=title, parts=(_every(run, made),)))
     return found
 
 
