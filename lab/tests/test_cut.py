@@ -220,6 +220,7 @@ def spans_of(moments: list[Span], requests: list[Span] | None = None, window: Sp
         ([(9.9, 10.3)], [(10.0, 10.3)]),
         ([(19.8, 25.0)], [(19.79, 20.0)]),
         ([(9.0, 10.0)], []),
+        ([(9.0, 10.0), (12.3, 12.4)], [(12.29, 12.4)]),
         ([(20.01, 21.0)], []),
         ([(20.005, 21.0)], [(19.995, 20.0)]),
         # In order, and as one where they overlap, touch by the lead, or lie within another.

@@ -15,6 +15,7 @@ from plimsoll_lab.analysis.family import (
     cut_share,
     fell_behind,
     figure_comparisons,
+    is_told_less,
     told_parts,
     unlike_shares,
     value_of,
@@ -23,6 +24,7 @@ from plimsoll_lab.analysis.family import (
 from plimsoll_lab.stats.best import FigureComparison
 from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord, ImportRecord, RunRecord
+from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.figures import FIGURES
 
@@ -167,6 +169,16 @@ def test_the_share_that_was_cut_out_is_the_mean_over_valid_trials() -> None:
     assert cut_share(some[2:]) is None
 
 
+@pytest.mark.parametrize(
+    ("part", "most", "less"), [(0.7, 0.8, False), (0.69, 0.8, True), (0.9, 1.0, False), (1, 1, False)]
+)
+def test_a_figure_is_told_less_in_more_than_a_tenth_fewer_of_the_trials(
+    part: float, most: float, *, less: bool
+) -> None:
+    """In figures 0.8 less 0.7 is more than 0.1."""
+    assert is_told_less(part, most) is less
+
+
 def test_the_part_that_tells_a_figure_is_of_valid_trials_and_of_points_that_have_some() -> None:
     points = [point_summary({}, number) for number in range(4)]
     by_point = {
@@ -233,9 +245,28 @@ def test_a_contender_that_stopped_is_absent_and_has_no_reason_of_its_own(outcome
     assert (found.absent, found.untold) == (() if compared else ("a",), {})
 
 
-def test_a_contender_without_valid_trials_is_absent() -> None:
-    [found] = figure_comparisons(run_of(RATE), [place("a", 0), place("b", 1)], {1: [trial(1, completed_rate=2.0)]})
+@pytest.mark.parametrize("figure", [RATE, P50])
+def test_a_contender_without_valid_trials_is_absent(figure: str) -> None:
+    points = [place("a", 0), place("b", 1)]
+    valid = replace(trial(1), figures={figure: 2.0})
+    [found] = figure_comparisons(run_of(figure), points, {1: [valid]})
     assert (found.contenders, found.absent, found.untold) == ({"b": {1: 2.0}}, ("a",), {})
+    [nothing] = figure_comparisons(run_of(figure), points, {1: [replace(valid, outcome="failed")]})
+    assert (nothing.contenders, nothing.absent, nothing.untold) == ({}, ("a", "b"), {})
+
+
+def test_what_a_search_compares_are_capacities() -> None:
+    run = run_of("capacity")
+    run.search = SearchSettingsRecord(over="load.connections", lowest=1, highest=1000)
+    run.searches = [
+        SearchRecord(
+            number=number, block=1, point=number, setting={COMPARE: model}, state="complete",
+            lower=lower, upper=lower + 1, limited_by="server",
+        )
+        for number, (model, lower) in enumerate({"a": 100, "b": 200}.items())
+    ]  # fmt: skip
+    [found] = figure_comparisons(run, [], {})
+    assert (found.figure, found.contenders) == ("capacity", {"a": {1: (100.0, 101.0)}, "b": {1: (200.0, 201.0)}})
 
 
 def test_unlike_networks_are_an_obstacle() -> None:
@@ -267,6 +298,7 @@ def test_the_control_is_that_of_the_comparisons_setting() -> None:
     asked = FigureComparison(figure=RATE, better="higher", at={"load.connections": 8}, contenders={})
     run = run_of(RATE)
     assert control_of(run, asked, points, alike, by_point) == ({1: 1.0}, {1: 3.0, 2: 4.0})
+    assert control_of(run, asked, points, alike, {0: by_point[0]}) == ({1: 1.0}, {})
     assert control_of(run, asked, points[1:], alike, by_point) is None
     assert control_of(run, asked, points, alike[:1], by_point) is None
     assert control_of(run, asked, points, [], by_point) is None

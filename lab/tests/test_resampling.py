@@ -228,6 +228,13 @@ def test_a_pair_without_deviations_is_known_exactly() -> None:
     assert_pair(same.pairs["a", "b"], Pair(blocks=6, estimate=0, low=0, high=0, p_adjusted=1))
 
 
+def test_a_pair_without_deviations_is_known_exactly_beside_others() -> None:
+    exact, noisy = two([1.0] * 6), two([9 + each for each in DEVIATIONS])
+    known, other = compare_with_best([exact, noisy], rng())
+    assert_pair(known.pairs["b", "a"], Pair(blocks=6, estimate=0.01, low=0.01, high=0.01, p_adjusted=1 / 32))
+    assert other.pairs == ranked(noisy).pairs
+
+
 def test_a_figure_of_two_neighbouring_values_takes_no_bound_from_another() -> None:
     """Its logarithms are 0 and 0.0005 in turn: one pattern of signs makes all deviations alike. A
     figure is known to a thousandth, so that its t there is 0.00025 x sqrt(6) / 0.001 = 0.6, and not
@@ -382,6 +389,13 @@ def test_a_pair_of_too_few_shared_blocks_has_an_estimate_and_no_bound() -> None:
     assert found.places[1].ratio == pytest.approx(2)
 
 
+def test_of_a_pair_without_a_shared_block_nothing_is_estimated() -> None:
+    contenders = {"a": some(*range(6)), "b": some(*range(6, 12))}
+    [found] = compare_with_best([FigureComparison(figure="x", better="lower", at={}, contenders=contenders)], rng())
+    nothing = Pair(blocks=0, estimate=0, low=-math.inf, high=math.inf, p_adjusted=1, is_estimated=False)
+    assert_pair(found.pairs["a", "b"], nothing)
+
+
 def test_a_pair_is_held_to_the_patterns_of_all_blocks_of_its_family() -> None:
     """Seven blocks have 64 patterns of signs, and a twentieth of these is three. A pair of six of
     the blocks has the p of the third pattern, with five degrees of freedom.
@@ -424,3 +438,6 @@ def test_the_detectable_ratio_follows_from_the_noise_and_the_blocks() -> None:
     # Of 20 comparisons by Bonferroni: t at 1 - 0.025 / 20 is 3.87.
     assert many == pytest.approx((3.87 + 0.84) * math.log(1.03) * math.sqrt(2 / 13), rel=0.1)
     assert math.isfinite(detectable_ratio(blocks=6, comparisons=1, noise=0.03, rng=rng()))
+    # More than 13 blocks draw patterns of signs, which follow from the seed too.
+    drawn = {detectable_ratio(blocks=14, comparisons=1, noise=0.03, rng=rng()) for _ in range(2)}
+    assert len(drawn) == 1
