@@ -474,22 +474,28 @@ def test_a_gate_says_what_is_worse_by_how_much() -> None:
     assert [each.outcome for each in found.losses] == ["worse", "pass"]
 
 
-def test_a_gate_says_what_keeps_it_open() -> None:
-    """Between 2 % and 12 % worse; between 8 % better and 20 % worse; five blocks; a lower bound in
-    one block. What is shown to be level is no reason.
-    """
-    worse, either = dict.fromkeys(range(8), (102.0, 112.0)), dict.fromkeys(range(8), (92.0, 120.0))
-    few = {block: value for block, value in EXACT.items() if block < 5}
-    bounded: dict[int, Value] = {**EXACT, 3: (100.0, math.inf)}
-    reasons = {
-        "is worse, by 2.0 % to 12.0 %; by how much cannot be told": worse,
-        "changes by 8.0 % better to 20.0 % worse": either,
-        "has 5 blocks with both, which is too few": few,
-        "has only a lower bound in some blocks, where the generator was the limit": bounded,
-    }
-    for reason, new in reasons.items():
-        found = gate_of(family=[asked(new, EXACT), asked(EXACT, EXACT, connections=9)])
-        assert found.text == f"The gate is undecided. {MEMORY} {reason}."
+LIMITED: dict[int, Value] = {**EXACT, 3: (100.0, math.inf)}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "reason"),
+    [
+        (dict.fromkeys(range(8), (102.0, 112.0)), EXACT, "is worse, by 2.0 % to 12.0 %; by how much cannot be told"),
+        (dict.fromkeys(range(8), (92.0, 120.0)), EXACT, "changes by 8.0 % better to 20.0 % worse"),
+        (dict.fromkeys(range(5), 100.0), EXACT, "has 5 blocks with both, which is too few"),
+        (LIMITED, EXACT, "has only a lower bound in some blocks, where the generator was the limit"),
+        (exactly(120.0), LIMITED, "has only a lower bound in some blocks, where the generator was the limit"),
+        (
+            {block: value for block, value in LIMITED.items() if block < 6},
+            LIMITED,
+            "has only a lower bound in some blocks, where the generator was the limit",
+        ),
+    ],
+)
+def test_a_gate_says_what_keeps_it_open(new: dict[int, Value], old: dict[int, Value], reason: str) -> None:
+    """What is shown to be level is no reason."""
+    found = gate_of(family=[asked(new, old), asked(EXACT, EXACT, connections=9)])
+    assert found.text == f"The gate is undecided. {MEMORY} {reason}."
 
 
 def test_a_gate_that_passes_says_the_greatest_loss_that_is_left() -> None:

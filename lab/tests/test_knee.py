@@ -456,3 +456,24 @@ def test_each_setting_besides_the_connections_has_a_knee_in_the_order_of_the_sui
     assert first.bound is not None
     assert second.bound is not None
     assert (first.bound.at, second.bound.at) == pytest.approx((30, 15))
+
+
+def test_a_knee_has_the_fit_of_its_loads_by_the_seed_of_its_run(tmp_path: Path) -> None:
+    """Eight loads of 1,000 N / (1 + 0.05 (N - 1)), and 1 % above and below that in two trials."""
+    run, trials = curve_of(tmp_path, [1, 2, 4, 8, 16, 32, 64, 128])
+    made = []
+    for trial in trials:
+        load, luck = int(str(trial.setting["load.connections"])), 1.01 if trial.block == 1 else 0.99
+        rate = 1000 * load / (1 + 0.05 * (load - 1)) * luck
+        made.append(replace(trial, figures={"completed_rate": rate, "response_time_us.mean": 1000.0 * luck}))
+    [knee] = find_knees(run, made)
+    assert knee.fit is not None
+    assert knee.fit.alone == pytest.approx(1000, rel=0.01)
+    assert knee.fit.contention == pytest.approx(0.05, rel=0.01)
+    assert find_knees(run, made) == [knee]
+    bound = knee.bound
+    assert bound is not None
+    assert bound.at_ci95 is not None
+    low, high = bound.at_ci95
+    assert low < bound.at < high
+    assert f"[{low:,.0f}, {high:,.0f}]" in knee.text
