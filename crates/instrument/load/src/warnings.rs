@@ -57,7 +57,10 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.targets = config.targets.iter().map(ToString::to_string).collect();
     summary.tls_handshakes = outcome.report.handshakes;
     summary.counted = config.stop_condition.is_count();
-    summary.interrupted = outcome.interrupted.map(|signal| format!("{signal:?}").to_lowercase());
+    // One that comes after the window, while connections close or are kept up, cuts nothing short.
+    let is_whole = matches!(config.stop_condition, StopCondition::Time(length) if outcome.elapsed >= length);
+    let interrupted = outcome.interrupted.filter(|_| !is_whole);
+    summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase());
     let cores = |cpu: Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
     };

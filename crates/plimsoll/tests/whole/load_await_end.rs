@@ -144,6 +144,7 @@ fn a_signal_lets_them_close() {
         let run = held.end();
         assert_eq!(run.told, Some(143), "{engine}: {}", run.stderr);
         assert!(run.count("requests.completed") > 0, "{engine}: what was measured is told");
+        assert!(!run.warnings().contains(&"interrupted"), "{engine}: its window was whole");
     }
 }
 

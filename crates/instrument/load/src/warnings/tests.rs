@@ -282,8 +282,10 @@ fn a_rate_that_was_not_offered_is_said() {
 
 #[test]
 fn an_interrupted_run_and_one_of_few_requests_say_so() {
-    let stopped = Outcome { interrupted: Some(Signal::Interrupt), ..honest() };
+    let stopped = Outcome { elapsed: WINDOW / 2, interrupted: Some(Signal::Interrupt), ..honest() };
     assert_eq!(judge(&closed(), &stopped), (true, codes(&["interrupted"])));
+    let after_its_window = Outcome { interrupted: Some(Signal::Interrupt), ..honest() };
+    assert_eq!(judge(&closed(), &after_its_window), (true, codes(&[])));
     let mut few = honest();
     few.window.response = plimsoll_measure::times::Times::default();
     few.window.response.record_ns(MILLISECOND);
