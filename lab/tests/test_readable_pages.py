@@ -287,6 +287,8 @@ def test_a_comparison_tells_a_shared_reason_once_and_a_digest_by_its_beginning(t
     assert told.count("1 run a side is too few") == 1
     forest = page[page.index('data-chart="forest"') :]
     (anchor,) = set(re.findall(r"<text ([^>]*)>completed rate, model epoll", forest))
+    still = forest[: forest.index("</svg>")]
+    assert "stroke-dasharray" not in still, "a line through all rows would strike the words out"
     assert 'text-anchor="end"' not in anchor, "words that end at the plot are cut where a reader's letters are wider"
 
 

@@ -14,6 +14,8 @@ ROW = 36
 """Pixels a row: one line of words, and one of marks."""
 WORDS, MARKS = -8, 7
 """Pixels from the middle of a row to its words and to its marks."""
+LINE = 18
+"""Pixels of the thin line in a row: it leaves the words free."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +36,8 @@ class ForestRow:
 
 def forest(rows: Sequence[ForestRow], encoding: Json, *, title: str, lines: Sequence[float], width: int) -> Json:
     """The plot as Vega-Lite. `encoding` has the colour and the shape of the field `contender`,
-    which holds a row's group; `lines` are the values that dashed lines mark.
+    which holds a row's group; `lines` are the values that a thin line
+    marks in each row.
     """
     values: list[Json] = [
         {
@@ -51,6 +54,8 @@ def forest(rows: Sequence[ForestRow], encoding: Json, *, title: str, lines: Sequ
     x: Json = {"type": "quantitative", "title": title, "scale": {"zero": True}, "axis": {"tickCount": 5}}
     middle: Json = {"y": y, "x": x | {"field": "middle"}, **encoding}
     ends: Json = {"y": y, "x": x | {"field": "low"}, "x2": {"field": "high"}, "color": encoding["color"]}
+    piece: Json = {"type": "tick", "orient": "vertical", "size": LINE, "thickness": 1.2, "yOffset": MARKS}
+    piece |= {"color": "#808890"}
     marked: Json = {"type": "point", "filled": True, "size": 70, "opacity": 1, "yOffset": MARKS}
     return {
         "$schema": SCHEMA,
@@ -58,10 +63,7 @@ def forest(rows: Sequence[ForestRow], encoding: Json, *, title: str, lines: Sequ
         "height": ROW * len(values),
         "data": {"values": values},
         "layer": [
-            *(
-                {"mark": {"type": "rule", "strokeDash": [4, 3], "color": "#808890"}, "encoding": {"x": {"datum": each}}}
-                for each in lines
-            ),
+            *({"mark": piece, "encoding": {"y": y, "x": x | {"datum": each}}} for each in lines),
             {
                 "transform": [{"filter": "isValid(datum.low)"}],
                 "mark": {"type": "rule", "strokeWidth": 2.5, "yOffset": MARKS},
