@@ -276,3 +276,11 @@ def test_throttling_is_read_from_either_version_of_control_groups(tmp_path: Path
     (tmp_path / "own").write_text("0::/a/b\n")
     assert read_throttled_s(tmp_path / "own", tmp_path / "mount") == pytest.approx(seconds)
     assert read_throttled_s(tmp_path / "none", tmp_path / "mount") is None
+
+
+def test_a_trial_whose_window_was_over_before_it_was_read_is_no_result() -> None:
+    missed = judge(replace(GOOD, window_s=None, window_missed=True, lag_s=0.021))
+    why = "the window was over before the laboratory read the server, 21 ms late"
+    assert (missed.outcome, missed.reason) == ("invalid", why)
+    assert [each.code for each in missed.warnings] == ["window_missed"]
+    assert judge(GOOD).outcome == "ok"

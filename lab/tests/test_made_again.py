@@ -32,6 +32,7 @@ def trial(outcome: Outcome, *codes: str, window_s: float = 1.0) -> TrialRecord:
 
 def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
     assert retry_reason(trial("invalid", "machine_busy")) == "it was so"
+    assert retry_reason(trial("invalid", "window_missed")) == "it was so"
     assert retry_reason(trial("invalid")) is None
     assert retry_reason(trial("ok", "machine_busy")) == "machine_busy was seen"
     assert retry_reason(trial("ok", "link_disturbed")) == "link_disturbed was seen"

@@ -51,6 +51,8 @@ class Observation:
     """Length of the window."""
     lag_s: float
     """How late the ends of the window were seen, together."""
+    window_missed: bool = False
+    """Whether the window was over before its opening was seen."""
     throttled_s: float | None = None
     """CPU time that a quota withheld over the window, in seconds; None where it cannot be read."""
     busy_cores: float | None = None
@@ -179,6 +181,14 @@ def machine_warnings(seen: Observation) -> list[ResultWarning]:
             )
         )
     warnings += _unstable(seen)
+    if seen.window_missed:
+        warnings.append(
+            ResultWarning(
+                code="window_missed",
+                message=f"the window was over before the laboratory read the server, {seen.lag_s * 1e3:.0f} ms late",
+                remedy="use a longer window, or a quieter machine; a trial like this one is made again",
+            )
+        )
     if seen.window_s and seen.lag_s > SAMPLE_LAG_TOLERATED * seen.window_s:
         warnings.append(
             ResultWarning(

@@ -19,9 +19,11 @@ PASSING = {
     "links_lost",
     HOST_LOST,
     "late_start",
+    "window_missed",
 }
 """Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
-held up, a host that another one replaces, a generator that the machine was too busy to start."""
+held up, a host that another one replaces, a generator that the machine was too busy to start, or a
+laboratory that it kept from reading."""
 SHORTEST_S = 0.2
 """The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs
 is sure."""

@@ -99,6 +99,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
         ("failed", _missing_summary(seen)),
         ("invalid", unknown_moments(seen.network, requests_alone(summary, closed=seen.closed))),
         ("invalid", _starved(seen, warnings)),
+        ("invalid", next((each.message for each in warnings if each.code == "window_missed"), None)),
         *_invalid(seen, warnings),
         ("generator_limited", _unsent(summary)),
         ("failed", _shortfall(summary)),

@@ -147,6 +147,13 @@ class Window:
         self.samples = [each for each in self.samples if each.at_s < self.length_s]
         self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
 
+    @property
+    def was_missed(self) -> bool:
+        """Whether it was over before the lab came to read its opening: then nothing that was read
+        is of it.
+        """
+        return self.last is not None and self.length_s <= 0
+
     def answered_after(self, in_flight: int, completed: int) -> None:
         """So many requests were under way as it closed, beside those that it completed: answering
         them may be in what was read after it, as if it had lasted longer.
@@ -190,6 +197,8 @@ class Window:
 
     def processes(self) -> list[ProcessRecord]:
         """What each process used over the window that was seen in it, the busiest first."""
+        if self.length_s <= 0:
+            return []
         before = {each.pid: each.cpu_s for each in self.processes_first}
         used = {pid: max(0.0, each.cpu_s - before.get(pid, 0.0)) for pid, each in self.processes_seen.items()}
         found = [
@@ -225,7 +234,7 @@ class Window:
         """What the whole machine did over the window."""
         first, last = self.machine_first, self.machine_last
         read_s = self.length_s - self.machine_lag_s
-        if first is None or last is None or read_s <= 0:
+        if first is None or last is None or read_s <= 0 or self.was_missed:
             return {}
         # It was read for a while after the window, too, in which other programs alone worked on.
         not_worked_s = (self.own_cores or 0.0) * self.rest_s
