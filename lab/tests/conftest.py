@@ -17,8 +17,12 @@ from unittest import mock
 
 import pytest
 from forked_lab import run_forked
+from hypothesis import settings
 
 from plimsoll_lab.cli.program import main
+
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="plimsoll-fake-")  # removed when this process ends
 FAKE = Path(_FOLDER.name) / "plimsoll"

@@ -66,7 +66,7 @@ designs = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(designs)
 def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(comparison: FigureComparison) -> None:
     [found] = rank(comparison)
@@ -79,7 +79,7 @@ def test_somebody_may_be_best_and_every_estimate_lies_in_its_interval(comparison
     assert found.places[0].may_be_best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(designs)
 def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_equality(
     comparison: FigureComparison,
@@ -90,7 +90,7 @@ def test_a_pair_is_adjusted_below_5_percent_exactly_where_its_interval_excludes_
         assert found.pairs[other, one] == pair.reversed()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(designs)
 def test_a_rate_and_its_reciprocal_are_ranked_alike(comparison: FigureComparison) -> None:
     [one], [other] = rank(comparison), rank(flipped(comparison))
@@ -98,7 +98,7 @@ def test_a_rate_and_its_reciprocal_are_ranked_alike(comparison: FigureComparison
     assert [place.at_least for place in one.places] == pytest.approx([place.at_least for place in other.places])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(designs, st.floats(0.001, 1000))
 def test_the_unit_of_a_figure_changes_nothing(comparison: FigureComparison, factor: float) -> None:
     scaled: Noise = {
@@ -109,7 +109,7 @@ def test_the_unit_of_a_figure_changes_nothing(comparison: FigureComparison, fact
     assert [place.at_most for place in one.places] == pytest.approx([place.at_most for place in other.places])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from(["far", "short", "zero", "censored"]))
 def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: int, kind: str) -> None:
     """Far worse, measured in three blocks, zero in one, or known in no direction: the two are
@@ -134,7 +134,7 @@ def test_a_third_contender_that_is_no_rival_changes_nothing_between_two(seed: in
     assert after.high - after.low <= (before.high - before.low) * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.lists(st.integers(0, 11), min_size=6, max_size=12, unique=True))
 def test_missing_blocks_of_a_third_contender_hardly_move_the_bounds_of_two_others(seed: int, kept: list[int]) -> None:
     comparison = measured({"a": 1, "b": 1.2, "z": 1.1}, blocks=12, noise=0.03, seed=seed)

@@ -122,7 +122,7 @@ def test_the_bounds_of_a_closed_loop_hold_the_undisturbed_percentiles() -> None:
     assert min(held.values()) >= 0.95 * WINDOWS, held
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000))
 def test_a_window_without_moments_is_whole(seed: int) -> None:
     starts, times, _ = open_loop(np.random.default_rng(seed), 200, [])

