@@ -5,6 +5,7 @@ It measures nothing: its figures are drawn around a constant for each model. Wha
 is the contract: a ready line, window events as they happen, a summary, and totals on SIGTERM. The
 environment variable FAKE selects a misfortune: `server_dies`, `never_ready`, `generator_limited`,
 `no_summary`, `doubtful_figure`, `hang`, `hangs_when_marked` (from when the file MARK exists).
+FAKE_WINDOW_S is the length of every window, whatever the arguments say.
 """
 
 import json
@@ -17,6 +18,7 @@ import time
 
 CPU_US = {"threads": 12.0, "fork": 16.0, "select": 9.0, "poll": 8.0, "epoll": 5.2, "epoll-et": 5.3, "uring": 4.9}
 FAKE = os.environ.get("FAKE", "")
+WINDOW_S = float(os.environ.get("FAKE_WINDOW_S", "0.02"))
 
 
 def say(**event: object) -> None:
@@ -79,7 +81,7 @@ def load() -> None:
     if FAKE == "hang" or marked:
         time.sleep(600)
     say(event="window_opened", unix_s=time.time())
-    time.sleep(0.02)
+    time.sleep(WINDOW_S)
     say(event="window_closed", unix_s=time.time())
     if FAKE == "no_summary":
         print("error: it fell over", file=sys.stderr, flush=True)
