@@ -155,10 +155,11 @@ def test_the_kernel_carries_what_no_link_shapes_and_counts_it(tmp_path: Path) ->
     )
     if done.returncode != 0:
         pytest.skip("this kernel has no bridges")
-    text = SUITE.replace('think = "20ms"\nduration = "500ms"', "each = 100")
+    # With the pauses: two counts of some milliseconds may miss one another on a busy machine.
+    text = SUITE.replace('duration = "500ms"', "each = 25")
     network = 'backend = "kernel"\ntopology = "single,3"\n[place]\nserver = "h1"\nload = ["h2", "h3"]\n'
     trial = run_trial(tmp_path, text + network + ONCE).trial
-    assert trial["server"]["summary"]["requests"] == trial["figures"]["requests.completed"] == 400
+    assert trial["server"]["summary"]["requests"] == trial["figures"]["requests.completed"] == 100
     ways = {(way["from"], way["to"]): way for way in trial["network"]["links"]}
     assert len(ways) == 6
     for way in ways.values():
@@ -166,7 +167,7 @@ def test_the_kernel_carries_what_no_link_shapes_and_counts_it(tmp_path: Path) ->
         assert way["dropped"] == way["dropped_by_fault"] == 0
     # All that comes to the server's host has left the generators': no switch speaks for itself.
     to_server, from_server = ways["s1", "h1-eth0"], ways["h1-eth0", "s1"]
-    assert from_server["delivered_bytes"] >= 400 * 64
+    assert from_server["delivered_bytes"] >= 100 * 64
     assert to_server["offered"] <= ways["h2-eth0", "s1"]["offered"] + ways["h3-eth0", "s1"]["offered"]
 
 

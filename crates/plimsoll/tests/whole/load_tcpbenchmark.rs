@@ -67,7 +67,7 @@ thread,success,failedConnect,failedSendRecvLoop,failedSendRecv,connectTime(total
 fn tcpbenchmark_says_what_the_report_shows_to_the_letter() {
     let port = echo().port().to_string();
     let lines = tcpbenchmark(&format!("localhost:{port}"), "--engine threads -c 3 -s 5 --each 2 --countdown 2");
-    // The digits of a decimal fraction cannot be known.
+    // The digits of a decimal fraction cannot be known, nor on a busy machine the seconds.
     let hide = |line: &str| -> String {
         let mut fraction = false;
         let hidden = line.chars().map(|character| {
@@ -76,7 +76,13 @@ fn tcpbenchmark_says_what_the_report_shows_to_the_letter() {
             fraction = character == '.' || hide;
             if hide { '#' } else { character }
         });
-        hidden.collect()
+        let mut hidden: Vec<char> = hidden.collect();
+        for place in 1..hidden.len().saturating_sub(1) {
+            if hidden[place] == '.' && hidden[place + 1] == '#' {
+                hidden[place - 1] = '0';
+            }
+        }
+        hidden.into_iter().collect()
     };
     let told: Vec<String> =
         lines.iter().map(|line| if line.starts_with("addr=") { line.clone() } else { hide(line) }).collect();
