@@ -58,6 +58,18 @@ def of(folder: RunFolder) -> dict[str, list[Course]]:
     return courses(folder.read_run(), folder.path, folder.read_trials())
 
 
+def test_the_last_connects_before_a_window_are_no_warm_up(folder: RunFolder) -> None:
+    for trial in folder.read_trials():
+        load: MeasuredLoadRecord = {"summary": {"intended_rate": 110.0, "window": {"opened_unix_s": 1000.0014}}}
+        opened = replace(trial, load=load)
+        folder.write_trial(opened)
+        records = folder.records(trial.number)
+        (records / "load.timeseries.jsonl").write_text(second(0, 0, "warm_up") + second(0, 60) + second(1, 100))
+        write_timelines(folder.path, records, opened)
+    (here,) = of(folder).values()
+    assert {each.starts_s for each in here} == {0.0}
+
+
 def test_a_rate_counts_only_the_part_of_a_second_that_lies_in_its_phase(folder: RunFolder) -> None:
     (here,) = of(folder).values()
     epoll = here[0]

@@ -118,7 +118,8 @@ def _course(path: Path, trial: TrialRecord, contender: str, server: str | None) 
     ends_s = trial.machine.get("window_s") or max(at for dots in by_figure.values() for at, _ in dots)
     loads = [each["name"] for each in trial.load.get("generators") or ()] or ["load"]
     warm = [at for part in loads for at, _ in by_figure.get((part, "warm_up.completed"), ())]
-    starts_s = min([0.0, *warm])
+    # The last connects may be answered some milliseconds before the window: that is no warm-up.
+    starts_s = min([0.0, *(at for at in warm if at <= -SHORTEST_S)])
     series = _rates(by_figure, loads, ends_s)
     intended = (trial.load.get("summary") or {}).get("intended_rate")
     if isinstance(intended, int | float) and "completed" in series:
