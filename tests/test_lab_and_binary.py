@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,33 @@ def test_an_interrupted_fork_server_leaves_nothing(tmp_path: Path) -> None:
     assert run.returncode == 143
     assert b"incomplete" in said
     wait_until(lambda: not marked(tmp_path), "a process is left")
+
+
+def test_a_load_of_which_nothing_connects_is_a_failure_and_no_missed_window(tmp_path: Path) -> None:
+    """Its window opened and closed at one instant, and was said to have been missed."""
+    (tmp_path / "once.py").write_text(
+        "import socket, sys, time\n"
+        "with socket.create_server(('127.0.0.1', int(sys.argv[1]))) as probed:\n"
+        "    probed.accept()\n"
+        "time.sleep(60)\n"
+    )
+    suite = f"""
+name = "once"
+question = "What if it stops to listen?"
+[server]
+command = ["{sys.executable}", "{tmp_path / "once.py"}", "{{port}}"]
+ready = "tcp:{{port}}"
+[load]
+protocol = "echo"
+connections = 20
+duration = "300ms"
+timeout = "200ms"
+[run]
+repeat = 1
+seed = 1
+"""
+    (tmp_path / "once.toml").write_text(suite)
+    done = run_lab(tmp_path, "run", "once.toml", "--json")
+    (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
+    why = "only 0 of 20 connections were established, and the server names no limit of its own"
+    assert (point["outcome"], point["reason"]) == ("failed", why), done.stderr

@@ -114,13 +114,16 @@ def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypa
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 1.9])
 
 
-def test_a_window_that_was_over_before_it_was_read_has_no_length_and_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 ms beside busy programs: it was 0.7 ms less than nothing, and a result."""
+@pytest.mark.parametrize("rests_until", [1016.0, 1010.15, None])
+def test_a_window_that_was_over_before_it_was_read_has_no_length_and_no_cost(
+    monkeypatch: pytest.MonkeyPatch, rests_until: float | None
+) -> None:
+    """20 ms beside busy programs: less than nothing, or all of 1.8 s, and a result."""
     readings = iter((OPENING, CLOSING))
     monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
     made = Window()
     made.begin(HOST, SERVER, {}, 1010.0)
-    made.end(HOST, SERVER, {}, 1010.1, rests_until=1016.0)
+    made.end(HOST, SERVER, {}, 1010.1, rests_until=rests_until)
     assert made.was_missed
     assert (made.machine(), made.server_cores(), made.foreign_cores([], ()), made.processes()) == ({}, None, None, [])
 

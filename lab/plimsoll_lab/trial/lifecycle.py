@@ -250,17 +250,20 @@ def _observation(
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
     printed, totals = load["summary"], ended["summary"]
     machine = partial.window.machine()
+    summary = None if printed is None else read_output(LoadSummary, printed, "the generator")
+    # Nothing is read of a server that already ran, and a load without a connection has no window.
+    has_window = "address" not in point.server and summary is not None and bool(summary.connections.established)
     return Observation(
         server_exit=server_exit,
         server_stderr=ended["stderr_tail"],
         server_summary=None if totals is None else read_output(ServerSummary, totals, "the server"),
         load_exit=load["exit_code"],
         load_stderr=load["stderr_tail"],
-        load_summary=None if printed is None else read_output(LoadSummary, printed, "the generator"),
+        load_summary=summary,
         foreign_cores=foreign_cores,
         steal_cores=machine.get("steal_cores"),
         window_s=max(0.0, partial.window.length_s) or None,
-        window_missed=partial.window.was_missed,
+        window_missed=has_window and partial.window.was_missed,
         lag_s=partial.window.lag_s,
         think_s=_think_s(point),
         throttled_s=machine.get("throttled_s"),
@@ -270,6 +273,7 @@ def _observation(
         samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
         network=links,
         closed=_is_closed(point),
+        counted=_is_counted(point),
         limited=limited,
         missed=missed,
     )
@@ -295,14 +299,19 @@ def _is_closed(point: Point) -> bool:
     return "rate" not in point.load
 
 
+def _is_counted(point: Point) -> bool:
+    """Whether the load ends with a number of requests, however little time they take."""
+    return bool({"each", "requests"} & point.load.keys())
+
+
 def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
     """What is known of a trial whose links were at fault; None where they were not."""
     log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
     window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
     summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
-    closed, counted = _is_closed(point), bool({"each", "requests"} & point.load.keys())
+    closed = _is_closed(point)
     alone = requests_alone(summary, closed=closed)
-    lost = loss_record(links, summary, alone, log, counted=counted)
+    lost = loss_record(links, summary, alone, log, counted=_is_counted(point))
     return lost or cut_record(links, window, log, closed=closed)
 
 

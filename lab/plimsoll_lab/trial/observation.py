@@ -73,6 +73,8 @@ class Observation:
     """What the emulated links did over the window; None without a network."""
     closed: bool = False
     """Whether the load is a closed loop."""
+    counted: bool = False
+    """Whether the load ends with a number of requests."""
     limited: frozenset[str] = frozenset()
     """Figures that the suite judges the trial by, as it has limits on them: each has to be
     known."""
@@ -185,8 +187,9 @@ def machine_warnings(seen: Observation) -> list[ResultWarning]:
         warnings.append(
             ResultWarning(
                 code="window_missed",
-                message=f"the window was over before the laboratory read the server, {seen.lag_s * 1e3:.0f} ms late",
-                remedy="use a longer window, or a quieter machine; a trial like this one is made again",
+                message=f"the window was over before the laboratory read the server, {seen.lag_s * 1e3:.0f} ms late: "
+                "what the server used in it is not known",
+                remedy="use a longer window, more requests or a quieter machine",
             )
         )
     if seen.window_s and seen.lag_s > SAMPLE_LAG_TOLERATED * seen.window_s:

@@ -99,7 +99,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
         ("failed", _missing_summary(seen)),
         ("invalid", unknown_moments(seen.network, requests_alone(summary, closed=seen.closed))),
         ("invalid", _starved(seen, warnings)),
-        ("invalid", next((each.message for each in warnings if each.code == "window_missed"), None)),
+        ("invalid", _missed(seen, warnings)),
         *_invalid(seen, warnings),
         ("generator_limited", _unsent(summary)),
         ("failed", _shortfall(summary)),
@@ -144,6 +144,13 @@ def _starved(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None
     if seen.busy_cores is not None and steal > max(FOREIGN_CORES_TOLERATED, seen.busy_cores):
         return f"{cause}, more than the {seen.busy_cores:.2f} that it gave, and not one request was completed"
     return None
+
+
+def _missed(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None:
+    """Why nothing is known of the machine in a window that lasted as long as was asked for. A count
+    may well be over that soon: it lacks what the server used, and is a result.
+    """
+    return None if seen.counted else next((each.message for each in warnings if each.code == "window_missed"), None)
 
 
 def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tuple[Outcome, str | None]]:

@@ -32,6 +32,8 @@ class Window:
     """When the generator opened it, by its own clock reading."""
     closed_unix_s: float | None = None
     """When the generator closed it."""
+    read_unix_s: float = 0.0
+    """When the server's usage was read for its opening, on the wall clock of the server's host."""
     opened_at: float = 0.0
     """When the lab had read the server's usage for it, on its own monotonic clock, which samples
     are due by."""
@@ -93,6 +95,7 @@ class Window:
         reading = read_usage(host, server, others, thorough=True)
         late_s = max(0.0, reading.at_unix_s - unix_s)
         self.opened_at, self.first_at_s, self.machine_first = time.monotonic(), reading.at_s, reading.machine
+        self.read_unix_s = reading.at_unix_s
         self.first, self.others_first = reading.server, reading.others
         if self.before is None:
             self.lag_s += late_s
@@ -140,6 +143,8 @@ class Window:
             self.rest_s = late_s
         else:
             self.lag_s += late_s
+        if self.before is None and self.read_unix_s >= unix_s:
+            self.length_s = 0.0
         self.machine_last, self.others_last = reading.machine, reading.others
         self.threads_last = _threads(server)
         self._list(server)
