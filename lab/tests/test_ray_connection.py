@@ -212,6 +212,23 @@ def test_a_signal_as_ray_returns_interrupts_and_is_no_error_of_ours(
     assert interrupted.value.number == signal.SIGINT
 
 
+def test_a_host_is_asked_nothing_more_once_a_signal_broke_off_a_message(ray: FakeRay) -> None:
+    """It waited for the number of the message that never came: two minutes for each later one."""
+
+    def broken_off(*_: object) -> int:
+        raise Interrupted(signal.SIGINT)
+
+    actor = FakeActor(ray)
+    connection = connect(actor)
+    ask, actor.ask = actor.ask, Method(broken_off)
+    with pytest.raises(Interrupted):
+        connection.ask(ReadClock())
+    actor.ask = ask
+    with pytest.raises(HostLost, match="h2 was lost: a message to it was broken off"):
+        connection.ask(Stop(process=1, grace_s=0.0))
+    assert actor.asked == []
+
+
 def test_calls_are_numbered_as_ray_may_run_them_in_any_order(ray: FakeRay) -> None:
     actor = FakeActor(ray)
     actor.answers[Await] = ()

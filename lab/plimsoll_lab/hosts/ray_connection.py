@@ -127,7 +127,12 @@ class RayConnection:
     def _send(self, message: Message[Any]) -> Any:  # noqa: ANN401 - as above
         """Call the actor with the message's number, as calls may overtake one another."""
         self._sent += 1
-        return self._actor.ask.remote(self._sent, message)
+        try:
+            return self._actor.ask.remote(self._sent, message)
+        except BaseException:
+            # It may be under way or not: where it is not, the agent would wait for its number.
+            self._mark_lost("a message to it was broken off")
+            raise
 
     def _take_ready(self, connections: Sequence[RayConnection]) -> bool:
         """Deliver the news that has come; whether there was any."""
