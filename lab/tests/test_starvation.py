@@ -4,6 +4,7 @@ nothing has failed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,9 +160,17 @@ def test_threads_are_read_as_the_kernel_shows_them(tmp_path: Path) -> None:
     assert (found[9].sleeps_in, found[9].run_queue) == ("do_poll, system call 232", None)
 
 
-def test_of_many_threads_the_first_are_read(tmp_path: Path) -> None:
+def test_of_many_threads_the_first_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     process(tmp_path, 5, range(100, 160))
     process(tmp_path, 6, range(200, 260))
-    found = read_threads([6, 5], sleeps=False, proc=tmp_path)
+    listed, scandir = [], os.scandir
+
+    def counted(path: str) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    found = read_threads([*range(6, 9000), 5], sleeps=False, proc=tmp_path)
+    assert len(listed) == 2, "of thousands of processes, each took microseconds of the window"
     assert [each.process for each in found] == [5] * 60 + [6] * 4
     assert {each.thread for each in found[:60]} == set(range(100, 160))

@@ -58,6 +58,8 @@ def read_threads(pids: Iterable[int], *, sleeps: bool, proc: Path = Path("/proc"
     found: list[ThreadReading] = []
     for pid in sorted(pids):
         left = MOST_THREADS - len(found)
+        if not left:
+            break
         # In the order in which they began; of thousands no more are listed than are read.
         with contextlib.suppress(OSError), os.scandir(proc / str(pid) / "task") as threads:
             for each in itertools.islice(threads, left):
