@@ -99,6 +99,13 @@ def answer_of(page: str) -> list[str]:
     return re.findall(r'<p class="answer">(.+?)</p>', page)
 
 
+def badge_of(page: str) -> str:
+    """The word of the first badge, which says what the run is worth."""
+    found = re.search(r'<span class="badge[^>]*>([^<]*)', page)
+    assert found is not None
+    return found[1]
+
+
 def test_a_page_is_the_same_with_another_zlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=3)
     page, compress = page_of(folder), zlib.compress
@@ -152,7 +159,20 @@ def test_a_run_that_ended_as_nothing_worked_is_not_called_interrupted(tmp_path: 
     folder.write_run(run)
     page = page_of(folder)
     assert "Every point failed, so the run ended early; 0 of 2 trials are valid results of 4 planned." in page
-    assert "interrupted" not in re.findall(r'<span class="badge[^>]*>[^<]*', page)[0]
+    assert badge_of(page) == "no result"
+
+
+def test_a_run_that_something_else_ended_is_not_said_to_have_failed_at_every_point(tmp_path: Path) -> None:
+    """A host that was lost, a full disk: nothing is known of the points that were not tried."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=1, outcome="failed")
+    run = folder.read_run()
+    run.status = "failed"
+    (tmp_path / "0001/trials/0002.json").unlink()
+    folder.write_run(run)
+    page = page_of(folder)
+    assert "Every point failed" not in page
+    assert "The run did not end; 0 of 1 trials are valid results of 2 planned." in page
+    assert badge_of(page) == "failed"
 
 
 def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ def run_warnings(
     if run.mixed:
         message = f"the run was resumed although its trials would not be alike: {'; '.join(run.mixed)}"
         warnings.append(_warning("builds_mixed", message, "begin a new run for trials that are alike"))
-    everywhere = {trial.point for trial in trials} == {point.number for point in run.points}
-    nothing_works = everywhere and all(each.outcome == "failed" for each in trials)
-    if len(trials) < planned and not searching and trials and nothing_works and run.status == "failed":
+    if nothing_worked(run, trials):
         message = f"every point failed, so the run ended after {len(trials)} of {planned} trials"
         warnings.append(_warning("incomplete", message, "mend what the reason names, and run again"))
     elif len(trials) < planned and not searching:
@@ -63,6 +61,13 @@ def run_warnings(
             )
         )
     return warnings if searching else [*warnings, *_discarded(points, trials)]
+
+
+def nothing_worked(run: RunRecord, trials: Sequence[TrialRecord]) -> bool:
+    """Whether a run of stated loads ended early, as every trial at every point failed."""
+    everywhere = {trial.point for trial in trials} == {point.number for point in run.points}
+    early = run.status == "failed" and run.search is None and len(trials) < len(run.trials)
+    return early and everywhere and all(each.outcome == "failed" for each in trials)
 
 
 def warnings_by_code(

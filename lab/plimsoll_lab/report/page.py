@@ -19,6 +19,7 @@ import deflate
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.run_warnings import nothing_worked
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import (
     by_connections,
@@ -118,7 +119,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(run, summary)}",
         question=summary.question,
         answer=summary.answer,
-        validity=_validity(run, summary),
+        validity=_validity(run, summary, made),
         contenders=layout.contenders,
         opening=opening,
         sections=_sections(run, summary, made, drawn, stills),
@@ -217,19 +218,18 @@ def _warnings(summary: RunSummary) -> list[Part]:
     return groups or [Text(text="There are no warnings about this run.")]
 
 
-def _validity(run: RunRecord, summary: RunSummary) -> Validity:
+def _validity(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) -> Validity:
     trials = summary.trials
     if run.imported is not None and trials.valid:
         text = f"{trials.valid} of {trials.measured} files have a result; nobody checked it here."
         return Validity(badge="not checked", tone="doubtful", text=text)
     base = f"{trials.valid} of {trials.measured} trials are valid results"
-    if run.status == "failed" and not trials.valid:
+    if nothing_worked(run, made):
         told = f"Every point failed, so the run ended early; {base} of {trials.planned} planned."
         return Validity(badge="no result", tone="void", text=told)
     if summary.status != "complete":
-        return Validity(
-            badge="interrupted", tone="doubtful", text=f"The run did not end; {base} of {trials.planned} planned."
-        )
+        badge = "failed" if run.status == "failed" else "interrupted"
+        return Validity(badge=badge, tone="doubtful", text=f"The run did not end; {base} of {trials.planned} planned.")
     if summary.valid:
         told = "neither the generator nor the machine was the limit"
         if any(each.code in SHARED for each in summary.warnings):
