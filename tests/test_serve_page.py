@@ -257,6 +257,7 @@ def test_the_figures_of_a_short_trial_stay_until_there_are_some_of_the_next(brow
     begun: list[dict[str, object]] = [
         {"event": "trial_started", "number": number, "of": 3, "point": {}, "next": []} for number in (1, 2)
     ]
+    again = begun[0] | {"again": "the machine was busy"}
     second: dict[str, object] = {"event": "second", "part": "load", "phase": "window", "at_s": 0, "completed": 4321}
     second |= {"failed": 0, "p50_us": 80.0, "p99_us": 200.0}
     cost: dict[str, object] = {"event": "cost", "at_s": 1, "server_cpu_cores": 1.5, "server_memory_bytes": 1}
@@ -273,6 +274,16 @@ def test_the_figures_of_a_short_trial_stay_until_there_are_some_of_the_next(brow
         assert (page.locator("#rate").inner_text(), page.locator("#cpu").inner_text()) == ("-", "1.5 cores")
         assert page.locator("#earlier").inner_text() == ""
         assert page.locator("#rate-chart circle").count() == 0
+    first = "Until there are figures of it, those of its first measurement are shown."
+    with under_way(served, run, begun[0], second, again) as address:
+        assert visited(browser, served, address).page.locator("#earlier").inner_text() == first
+    with under_way(served, run, begun[0], second, again, cost) as address:
+        page = visited(browser, served, address).page
+        assert (page.locator("#rate").inner_text(), page.locator("#cpu").inner_text()) == ("-", "1.5 cores")
+        assert page.locator("#earlier").inner_text() == ""
+    with under_way(served, run, begun[0], begun[1]) as address:
+        page = visited(browser, served, address).page
+        assert page.locator("#earlier").inner_text() == "", "trial 1 was over before there were any"
 
 
 def test_a_long_reason_leaves_the_figures_of_the_live_table_in_sight(browser: Browser, served: Served) -> None:

@@ -7,7 +7,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const TOP = 12, BOTTOM = 130; // of a chart of 150 pixels: room for letters above and below
   const drawn = new Map(); // what each chart shows, for another width of the window
-  let run = null, done = 0, seconds = [], costs = [], rows = 0, current = null, shown = null; // the trial under way, and that of the figures
+  let run = null, done = 0, seconds = [], costs = [], rows = 0, current = null, shown = null; // the trial under way, and that of the figures: one that is made again has its number
 
   const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
   const time = (us) => (us === null || us === undefined ? "-" : us < 1000 ? `${number(us)} \u00b5s` : us < 1e6 ? `${number(us / 1e3)} ms` : `${number(us / 1e6)} s`);
@@ -51,6 +51,10 @@
     // A short trial is over before its seconds are known, so the figures of the one before stay until then.
     if (shown === current) return;
     shown = current;
+    clear();
+  }
+
+  function clear() {
     say("earlier", "");
     for (const id of ["rate", "p50", "p99", "failed", "cpu", "memory"]) say(id, "-");
     for (const id of ["rate-chart", "p99-chart", "cpu-chart"]) draw(id, []);
@@ -108,9 +112,10 @@
     switch (event.event) {
       case "run": run = event; done = event.done; status("running"); progress(event.predicted_s); break;
       case "trial_started":
-        seconds = []; costs = []; current = event.number;
+        seconds = []; costs = []; current = event;
         at("now").hidden = false;
-        if (shown === null) show(); else say("earlier", `Until there are figures of it, those of trial ${shown} are shown.`);
+        if (shown === null) clear();
+        else say("earlier", `Until there are figures of it, those of ${shown.number === event.number ? "its first measurement" : `trial ${shown.number}`} are shown.`);
         say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again: ${event.again}` : ""}`);
         say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
         break;
