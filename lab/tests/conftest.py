@@ -34,6 +34,28 @@ FAKE.write_text(f"#!{_interpreter} -IS\n" + (Path(__file__).parent / "fake_plims
 FAKE.chmod(0o755)
 
 
+class Failures:
+    """Says which test failed, and why, as it fails: a run of minutes may be cut off before its
+    end.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A line for a failure."""
+        if report.failed:
+            said = report.longreprtext.splitlines()
+            why = next((line for line in said if line.startswith("E ")), said[-1] if said else "")
+            self.config.get_terminal_writer().line(f"\n{report.nodeid}: {why.removeprefix('E ').strip()}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that prints has no `workerinput`, which each of its workers has."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(config))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take minutes begin first: at the end each would run alone."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
