@@ -135,6 +135,20 @@ def test_a_host_that_is_cut_off_is_lost_within_ten_seconds_whatever_it_was_asked
     assert 5.0 < ray.now - cut_at <= 10.0
 
 
+def test_time_for_which_the_lab_itself_was_held_up_is_none_that_a_host_was_silent(ray: FakeRay) -> None:
+    """A machine that was suspended for a minute had lost every host as it went on."""
+    actor = FakeActor(ray)
+    actor.ping = Method(lambda: actor.call(3.0, None))
+    connection = connect(actor)
+    connection.watch([1], lambda _: None)
+    ray.due = {call: (NEVER, answer) for call, (_, answer) in ray.due.items()}
+    connection.wait_any([connection], 4.0)
+    ray.now += 60.0
+    ray.due = {call: (at + 60.0, answer) for call, (at, answer) in ray.due.items()}
+    connection.wait_any([connection], 10.0)
+    assert connection.lost is None
+
+
 def test_a_host_that_is_lost_is_not_asked_again(ray: FakeRay) -> None:
     connection = connect(FakeActor(ray, cut_at=ray.now + 5.0))
     ray.now += 5.0

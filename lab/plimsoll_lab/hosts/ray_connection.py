@@ -43,7 +43,8 @@ class RayConnection:
         self._lost: HostLost | None = None
         self._heard_at = time.monotonic()
         self._sign: Any = None
-        self._sign_asked_at = 0.0
+        self._sign_awaited_s = 0.0
+        self._looked_at = 0.0
         self._open: Any = None
         self._open_for: tuple[int, ...] = ()
         self._deliver: Callable[[Sequence[Report]], None] = lambda _: None
@@ -189,14 +190,17 @@ class RayConnection:
         if self._lost is not None:
             raise self._lost
         now = time.monotonic()
+        # While the lab is held up itself (a suspended machine, SIGSTOP), no answer can reach it.
+        self._sign_awaited_s += min(now - self._looked_at, 2 * LOOK_S)
         if self._sign is not None:
             if self._wait([self._sign], 0.0, fetch=True):
                 sign, self._sign = self._sign, None
                 self._result(sign, ANSWER_S)
-            elif now - self._sign_asked_at > LOST_S:
+            elif self._sign_awaited_s > LOST_S:
                 raise self._mark_lost(f"no answer for {now - self._heard_at:.1f} s")
         elif now - self._heard_at > SILENT_S:
-            self._sign, self._sign_asked_at = self._actor.ping.remote(), now
+            self._sign, self._sign_awaited_s = self._actor.ping.remote(), 0.0
+        self._looked_at = now
 
     def _mark_lost(self, reason: str) -> HostLost:
         self._lost = HostLost(self.name, reason)
