@@ -18,6 +18,9 @@ import time
 
 CPU_US = {"threads": 12.0, "fork": 16.0, "select": 9.0, "poll": 8.0, "epoll": 5.2, "epoll-et": 5.3, "uring": 4.9}
 FAKE = os.environ.get("FAKE", "")
+HELD_UP_S = 60.0
+"""By how much the end of a window is said to be later than it is: a lab that a busy machine holds
+up has read its opening by then."""
 WINDOW_S = float(os.environ.get("FAKE_WINDOW_S", "0.02"))
 
 
@@ -82,7 +85,7 @@ def load() -> None:
         time.sleep(600)
     say(event="window_opened", unix_s=time.time())
     time.sleep(WINDOW_S)
-    say(event="window_closed", unix_s=time.time())
+    say(event="window_closed", unix_s=time.time() + HELD_UP_S)
     if FAKE == "no_summary":
         print("error: it fell over", file=sys.stderr, flush=True)
         sys.exit(1)
