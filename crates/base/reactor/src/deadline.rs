@@ -76,17 +76,16 @@ mod tests {
     fn a_deadline_that_moves_on_keeps_one_timer_and_is_reached_when_it_stops() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let (mut wheel, mut deadline, mut due) = (Wheel::new(start), Deadline::default(), Vec::new());
+        let (mut wheel, mut deadline) = (Wheel::new(start), Deadline::default());
         for second in 1..5 {
             deadline.set(Some(at(second + 5)), &mut wheel, 7);
             assert_eq!(wheel.len(), 1);
         }
-        wheel.expire(at(7), &mut due);
-        assert_eq!(due, [7]);
+        assert_eq!(wheel.next_due(at(7)), Some(7));
         assert!(!deadline.is_reached(at(7), &mut wheel, 7));
         assert_eq!(wheel.len(), 1);
         deadline.set(Some(at(8)), &mut wheel, 7);
-        wheel.expire(at(8) + Duration::from_millis(1), &mut due);
+        assert_eq!(wheel.next_due(at(8) + Duration::from_millis(1)), Some(7));
         assert!(deadline.is_reached(at(8) + Duration::from_millis(1), &mut wheel, 7));
         deadline.set(Some(at(20)), &mut wheel, 7);
         deadline.cancel(&mut wheel);
@@ -100,8 +99,7 @@ mod tests {
         let later = start + Duration::from_secs(1);
         deadline.set(Some(later), &mut wheel, 7);
         deadline.set(None, &mut wheel, 7);
-        let mut due = Vec::new();
-        wheel.expire(later + Duration::from_secs(1), &mut due);
+        assert_eq!(wheel.next_due(later + Duration::from_secs(1)), Some(7));
         assert!(!deadline.is_reached(later + Duration::from_secs(1), &mut wheel, 7));
         assert!(wheel.is_empty());
     }

@@ -41,6 +41,8 @@ const HEAD: u32 = 1 << 31;
 pub struct Wheel {
     origin: Instant,
     now: u64,
+    /// Up to which tick timers have fired, or are firing: one that is set now fires after it.
+    reached: u64,
     heads: Box<[u32; SLOTS * LEVELS]>,
     occupied: [u64; LEVELS],
     entries: Vec<Entry>,
@@ -54,6 +56,7 @@ impl Wheel {
         Wheel {
             origin: now,
             now: 0,
+            reached: 0,
             heads: Box::new([NONE; SLOTS * LEVELS]),
             occupied: [0; LEVELS],
             entries: Vec::new(),
@@ -72,7 +75,7 @@ impl Wheel {
         self.length == 0
     }
 
-    /// Sets a timer that hands `key` to [`Wheel::expire`] once `deadline` has come.
+    /// Sets a timer that hands `key` to [`Wheel::next_due`] once `deadline` has come.
     pub fn set(&mut self, deadline: Instant, key: u64) -> Timer {
         let index = if self.free == NONE {
             self.entries.push(Entry { key, tick: 0, next: NONE, previous: NONE });
@@ -82,10 +85,9 @@ impl Wheel {
             self.free = self.entries[index as usize].next;
             index
         };
-        // Rounded up, so that it never fires early; at least one tick ahead, as this tick has been
-        // expired.
+        // Rounded up, so that it never fires early.
         let ahead = deadline.saturating_duration_since(self.origin).as_nanos().div_ceil(1 << TICK_BITS);
-        let tick = u64::try_from(ahead).unwrap_or(LAST_TICK).clamp(self.now + 1, LAST_TICK);
+        let tick = u64::try_from(ahead).unwrap_or(LAST_TICK).clamp(self.reached + 1, LAST_TICK);
         self.entries[index as usize].key = key;
         self.entries[index as usize].tick = tick;
         self.link(index);
@@ -106,23 +108,31 @@ impl Wheel {
         Some((self.origin + Duration::from_nanos(tick << TICK_BITS)).saturating_duration_since(now))
     }
 
-    /// Appends the keys of all timers due by `now` to `due`, each before those of a later tick.
-    pub fn expire(&mut self, now: Instant, due: &mut Vec<u64>) {
+    /// Fires the first timer that is due by `now`, and returns its key; to be called until there is
+    /// none.
+    ///
+    /// One at a time, as what is done about one may cancel others that are due as well. A timer
+    /// that is set meanwhile is not due by `now`, however early its deadline.
+    pub fn next_due(&mut self, now: Instant) -> Option<u64> {
         let target = (now.saturating_duration_since(self.origin).as_nanos() >> TICK_BITS) as u64;
+        self.reached = self.reached.max(target);
         while let Some((slot, tick)) = self.next_slot().filter(|(_, tick)| *tick <= target) {
             self.now = tick;
+            if slot < SLOTS {
+                let index = self.heads[slot];
+                self.unlink(index);
+                self.release(index);
+                return Some(self.entries[index as usize].key);
+            }
+            // The slot of a higher level begins: its timers move down.
             while self.heads[slot] != NONE {
                 let index = self.heads[slot];
                 self.unlink(index);
-                if self.entries[index as usize].tick <= tick {
-                    due.push(self.entries[index as usize].key);
-                    self.release(index);
-                } else {
-                    self.link(index);
-                }
+                self.link(index);
             }
         }
-        self.now = self.now.max(target);
+        self.now = self.reached;
+        None
     }
 
     /// The occupied slot that comes first, and the tick it begins at. A lower level's slots all
@@ -184,12 +194,9 @@ mod tests {
         let start = Instant::now();
         let mut wheel = Wheel::new(start);
         wheel.set(start + Duration::from_millis(5), 7);
-        let mut due = Vec::new();
-        wheel.expire(start + Duration::from_micros(4999), &mut due);
-        assert!(due.is_empty());
-        wheel.expire(start + Duration::from_millis(5) + TICK, &mut due);
-        wheel.expire(start + Duration::from_secs(5), &mut due);
-        assert_eq!(due, [7]);
+        assert_eq!(wheel.next_due(start + Duration::from_micros(4999)), None);
+        assert_eq!(wheel.next_due(start + Duration::from_millis(5) + TICK), Some(7));
+        assert_eq!(wheel.next_due(start + Duration::from_secs(5)), None);
     }
 
     #[test]
@@ -197,11 +204,24 @@ mod tests {
         let start = Instant::now();
         let mut wheel = Wheel::new(start);
         let now = start + Duration::from_secs(1);
-        let mut due = Vec::new();
-        wheel.expire(now, &mut due);
+        assert_eq!(wheel.next_due(now), None);
         wheel.set(start, 1);
-        wheel.expire(now + TICK, &mut due);
-        assert_eq!(due, [1]);
+        assert_eq!(wheel.next_due(now + TICK), Some(1));
+    }
+
+    #[test]
+    fn a_due_timer_can_be_taken_back_by_what_is_done_about_another() {
+        let start = Instant::now();
+        let mut wheel = Wheel::new(start);
+        let timers = [1, 2, 3].map(|key| wheel.set(start + Duration::from_millis(key), key));
+        let now = start + Duration::from_secs(1);
+        assert_eq!(wheel.next_due(now), Some(1));
+        wheel.cancel(timers[1]);
+        wheel.set(start, 4);
+        assert_eq!(wheel.next_due(now), Some(3));
+        assert_eq!(wheel.next_due(now), None);
+        assert_eq!(wheel.next_due(now + TICK), Some(4));
+        assert!(wheel.is_empty());
     }
 
     #[test]
@@ -256,8 +276,9 @@ mod tests {
                     Step::Cancel(_) => {}
                     Step::Pass(by) => {
                         now += by;
-                        let (mut due, mut want) = (Vec::new(), Vec::new());
-                        wheel.expire(start + Duration::from_nanos(now), &mut due);
+                        let mut want = Vec::new();
+                        let instant = start + Duration::from_nanos(now);
+                        let mut due: Vec<u64> = std::iter::from_fn(|| wheel.next_due(instant)).collect();
                         model.retain(|(tick, key, _)| {
                             let fires = *tick <= now >> TICK_BITS;
                             if fires { want.push((*tick, *key)); }

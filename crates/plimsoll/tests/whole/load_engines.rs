@@ -5,10 +5,11 @@
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, answer, command, echo, load_while, outcome, serve};
+use crate::support::peer::{Run, answer, command, echo, freeze, load_while, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
 
 /// What a server does, what it is asked for, and what the generator has to find.
@@ -297,6 +298,26 @@ fn answers_that_are_there_together_are_all_taken_though_nothing_follows_them() {
         let run = outcome(&load.wait_with_output().expect("it ends"));
         assert_eq!(run.count("requests.completed"), ANSWERS as u64, "{engine}: {}", run.summary());
         assert!(run.figure("response_time_us.max") < 35e6, "{engine}: {}", run.summary());
+    }
+}
+
+#[test]
+fn timers_that_fire_together_with_the_windows_end_are_each_dealt_with_once() {
+    // Half of the connections wait for an answer, and half wait before they are opened again. The
+    // first time-out closed the window, which took back timers that had fired as well.
+    for engine in ["epoll", "uring"] {
+        let accepted = AtomicUsize::new(0);
+        let half = serve(move |mut stream| {
+            if accepted.fetch_add(1, Ordering::Relaxed) < 16 {
+                drop(stream.read_to_end(&mut Vec::new()));
+            }
+        });
+        let load = format!("--engine {engine} -t 1 -c 32 -d 1s --timeout 600ms");
+        let run = load_while(half, &load, |load| {
+            sleep(Duration::from_millis(300));
+            freeze(load.id(), Duration::from_millis(1200));
+        });
+        assert_eq!(run.count("requests.completed"), 0, "{}", run.summary());
     }
 }
 

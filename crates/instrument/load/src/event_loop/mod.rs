@@ -227,11 +227,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     fn serve(mut self, handle: &LoopHandle) -> io::Result<ThreadResult> {
-        let mut fired: Vec<u64> = Vec::new();
         loop {
             let (timeout, sleep, full) = {
                 let _run_lock = handle.run_lock();
-                let full = self.turn(handle, &mut fired);
+                let full = self.turn(handle);
                 if self.holds && handle.phase() != Phase::Run {
                     self.let_go();
                 }
@@ -265,7 +264,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// Handles what one wait brought; whether that was as much as is taken at once.
-    fn turn(&mut self, handle: &LoopHandle, fired: &mut Vec<u64>) -> bool {
+    fn turn(&mut self, handle: &LoopHandle) -> bool {
         self.ledger.wrote(self.sockets.take_sent());
         let now = self.now();
         self.pass_openings(now);
@@ -294,8 +293,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for (key, ended) in std::mem::take(&mut self.unread) {
             self.receive(key, ended);
         }
-        self.wheel.expire(self.shared.control.instant(self.now()), fired);
-        for key in fired.drain(..) {
+        let now = self.shared.control.instant(self.now());
+        while let Some(key) = self.wheel.next_due(now) {
             self.fire(Key::from_raw(key));
         }
         // After the events: some of them happened before the window closed.

@@ -147,7 +147,7 @@ struct EventLoop<'a> {
 
 impl EventLoop<'_> {
     fn serve(&mut self) -> io::Result<()> {
-        let (mut ready, mut due) = (Vec::with_capacity(EVENT_BATCH), Vec::new());
+        let mut ready = Vec::with_capacity(EVENT_BATCH);
         loop {
             let wait = self.epoll.wait_urgent(self.timeout())?;
             ready.extend(wait);
@@ -158,11 +158,7 @@ impl EventLoop<'_> {
             for (event, urgent) in ready.drain(..) {
                 self.dispatch(event, urgent)?;
             }
-            self.wheel.expire(self.now, &mut due);
-            // Before any of them is handled: a timer that ends its connection cancels the
-            // connection's other timers, and one of these may be among the fired.
-            due.iter().for_each(|key| self.note_fired(*key));
-            for key in due.drain(..) {
+            while let Some(key) = self.wheel.next_due(self.now) {
                 self.timed(key);
             }
             // What events brought goes out before any bulk is moved.
@@ -279,23 +275,15 @@ impl EventLoop<'_> {
         connection.timer.fire_by(connection.deadline(self.now), &mut self.wheel, key.to_raw());
     }
 
-    /// A timer has fired, and must not be cancelled any more.
-    fn note_fired(&mut self, raw: u64) {
-        let Some(connection) = self.connections.get_mut(Key::from_raw(raw & !SERVER)) else { return };
-        if raw & SERVER == 0 {
-            connection.timer.fired();
-        } else {
-            connection.resumes(self.now);
-        }
-    }
-
     /// A timer has fired: the one of a connection's deadline, or the one of its bandwidth.
     fn timed(&mut self, raw: u64) {
         let key = Key::from_raw(raw & !SERVER);
         let Some(connection) = self.connections.get_mut(key) else { return };
         if raw & SERVER != 0 {
+            connection.resumes(self.now);
             return self.list(key);
         }
+        connection.timer.fired();
         match &connection.state {
             ConnectionState::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
             ConnectionState::Header => self.follow_deadline(key),

@@ -100,7 +100,7 @@ struct EventLoop<'a, S, P> {
 
 impl<S: Selector, P: Service> EventLoop<'_, S, P> {
     fn serve(&mut self) -> io::Result<()> {
-        let (mut ready, mut due) = (Vec::new(), Vec::new());
+        let mut ready = Vec::new();
         self.update_listening()?;
         loop {
             let timeout = self.timeout();
@@ -117,8 +117,10 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
                 self.dispatch(event)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.workspace.environment.now(), &mut due);
-                due.drain(..).for_each(|key| self.expire(Key::from_raw(key)));
+                let now = self.workspace.environment.now();
+                while let Some(key) = self.wheel.next_due(now) {
+                    self.expire(Key::from_raw(key));
+                }
             }
             self.workspace.environment.end_turn();
             if self.intake.resumes() {

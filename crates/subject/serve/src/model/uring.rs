@@ -136,7 +136,6 @@ struct EventLoop<'a, P> {
 
 impl<P: Service> EventLoop<'_, P> {
     fn serve(&mut self) -> io::Result<()> {
-        let mut due = Vec::new();
         loop {
             self.update_listening()?;
             if !self.handle.is_alone() {
@@ -153,8 +152,8 @@ impl<P: Service> EventLoop<'_, P> {
                 self.take(completion)?;
             }
             if !self.wheel.is_empty() {
-                self.wheel.expire(self.workspace.environment.now(), &mut due);
-                for slot in due.drain(..) {
+                let now = self.workspace.environment.now();
+                while let Some(slot) = self.wheel.next_due(now) {
                     self.expire(slot as usize)?;
                 }
             }
