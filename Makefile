@@ -11,7 +11,7 @@ LAB     = PLIMSOLL_BIN=$(CURDIR)/$(BINARY) PYTHONPATH=$(CURDIR)/lab
 # Tests start the laboratory hundreds of times: where a machine asks for no bytecode on disk, each start would compile it anew.
 CHECKED_LAB = PLIMSOLL_BIN=$(CURDIR)/$(CHECKED) PYTHONPATH=$(CURDIR)/lab PYTHONDONTWRITEBYTECODE=
 # Cargo warns of a jobserver that it is told of and cannot reach.
-RUST_TEST   = env -u MAKEFLAGS $(CARGO) test --profile checked --locked --quiet
+RUST_TEST   = env -u MAKEFLAGS -u MFLAGS $(CARGO) test --profile checked --locked --quiet
 SOURCES = lab tests bench suites
 
 # Rows of ratios; the other scripts ask questions of their own, or are parts of these.
