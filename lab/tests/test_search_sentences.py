@@ -1,0 +1,122 @@
+"""What is said of the searches for one capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from made_searches import FLOOR, MOST, run_of
+
+from plimsoll_lab.analysis.searches import describe_searches, searched_key
+from plimsoll_lab.store.search_record import BreakRecord, SearchSettingsRecord, SearchState
+from plimsoll_lab.suite.spec import Limit
+
+State = tuple[SearchState, int | None, int | None]
+"""The state of a search, and its bounds."""
+
+
+def told_of(*states: State, **changed: object) -> str:
+    """The sentence for one server after its number."""
+    run = run_of([(lower, upper) for _, lower, upper in states])
+    run.limits = [Limit(figure="response_time_us.p99", operator="<", value=1.0, text="p99 < 5ms")]
+    run.searches = [
+        each.model_copy(update={"state": state, "reason": "no such option" if state == "failed" else None} | changed)
+        for each, (state, _, _) in zip(run.searches, states, strict=True)
+    ]
+    [capacity] = describe_searches(run)
+    return capacity.text
+
+
+LIMITED = ", with p99 < 5ms"
+
+
+@pytest.mark.parametrize(
+    ("states", "text"),
+    [
+        ([("complete", 1000, 1100)], f" carries 1,000 connections{LIMITED}"),
+        (
+            [("complete", 1000, 1100), ("complete", 1010, 1090)],
+            f" carries 1,000 connections (median of 2 searches, 1,000 to 1,010){LIMITED}",
+        ),
+        ([("complete", 2000, None)], f" carries at least 2,000 connections{LIMITED}"),
+        ([("complete", MOST, None)], f" carries at least 10,000 connections, the most that was tried{LIMITED}"),
+        ([("complete", None, FLOOR)], f" carries less than 100 connections{LIMITED}"),
+        (
+            [("out of patience", 1000, 1100)],
+            f" carries 1,000 connections, as near as the search came before it ended{LIMITED}",
+        ),
+        (
+            [("out of patience", 1000, None)],
+            f" carries at least 1,000 connections; the search ended before it knew how much more{LIMITED}",
+        ),
+        (
+            [("out of patience", None, 200)],
+            f" carries less than 200 connections; the search ended before it knew how much less{LIMITED}",
+        ),
+        (
+            [("out of patience", None, None)],
+            f" is not decided: its searches ended before 100 connections had been{LIMITED}",
+        ),
+        (
+            [("out of patience", None, None), ("out of patience", 400, None)],
+            (
+                " is not decided: before they ended, its searches found nothing and at least 400 connections "
+                f"(median of 2 searches, nothing to 400){LIMITED}"
+            ),
+        ),
+        ([("failed", None, None)], " was not measured: no such option"),
+        (
+            [("failed", None, 400)],
+            " was not measured to the end: no such option; until then it carried less than 400 connections",
+        ),
+        ([("interrupted", None, None)], ": interrupted before any bound"),
+        (
+            [("interrupted", 400, 500)],
+            ": interrupted; until then it was seen to carry at least 400 and less than 500 connections",
+        ),
+        ([("planned", None, None)], ": interrupted before any bound"),
+        (
+            [("complete", 1000, 1100), ("failed", None, None)],
+            f" carries 1,000 connections (1 of 2 searches){LIMITED}; 1 of 2 searches failed: no such option",
+        ),
+    ],
+)
+def test_each_state_of_the_searches_has_its_sentence(states: Sequence[State], text: str) -> None:
+    assert told_of(*states) == f"model epoll{text}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "more"),
+    [
+        ({"limited_by": "generator"}, f"{LIMITED}; the generator was the limit"),
+        ({"limited_by": "environment"}, f"{LIMITED}; the machine was the limit"),
+        ({"held_s": 80.0, "confirmed": 8}, f", held for 1 min 20 s{LIMITED}"),
+        ({"held_s": 80.0, "confirmed": 0}, LIMITED),
+        # The width is 5 %, and a quarter more is not worth a word.
+        ({"precision": 0.0625}, LIMITED),
+        (
+            {"precision": 0.07},
+            f", known to within 7 %: nearer bounds take longer trials, and more patience{LIMITED}",
+        ),
+        (
+            {"precision": 1.0},
+            f", of unknown precision: the limits vary more between trials than between loads{LIMITED}",
+        ),
+        (
+            {"broke": BreakRecord(missed="p99 at 9 ms", causes=[], near_ceiling="85% of it")},
+            f"{LIMITED}; what breaks first: p99 at 9 ms; 85% of it",
+        ),
+    ],
+)
+def test_what_is_known_besides_follows_the_capacity(changed: dict[str, object], more: str) -> None:
+    assert told_of(("complete", 1000, 1100), **changed) == f"model epoll carries 1,000 connections{more}"
+
+
+@pytest.mark.parametrize(("subject", "called"), [("nginx", "nginx"), (None, "the server")])
+def test_a_search_without_a_matrix_is_of_its_subject(subject: str | None, called: str) -> None:
+    run = run_of([(1000, 1100)])
+    run.search = SearchSettingsRecord(over="load.rate", lowest=FLOOR, highest=MOST, subject=subject)
+    run.searches[0].setting = {}
+    [capacity] = describe_searches(run)
+    assert capacity.text == f"{called} carries 1,000 requests/s, with "
+    assert searched_key(run) == "rate"
