@@ -16,8 +16,9 @@ from plimsoll_lab.experiment.run import note_hosts
 from plimsoll_lab.hosts import ray_cluster
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import Inspection
-from plimsoll_lab.hosts.ray_cluster import Node, Placed, RayCluster, choose, refuse_other_build
+from plimsoll_lab.hosts.ray_cluster import Placed, RayCluster, refuse_other_build
 from plimsoll_lab.hosts.ray_connection import RayConnection
+from plimsoll_lab.hosts.ray_nodes import Node, choose
 from plimsoll_lab.problem import HostLost, LabError, NoHost
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite.errors import SuiteError

@@ -6,17 +6,14 @@ Ray is imported only here and where it is used: runs on one machine do not need 
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import ipaddress
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +25,7 @@ from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import Inspect, Inspection
 from plimsoll_lab.hosts.ray_actor import AgentActor
 from plimsoll_lab.hosts.ray_connection import RayConnection
+from plimsoll_lab.hosts.ray_nodes import Node, choose
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
 
 SCHEME = "ray:"
@@ -49,23 +47,6 @@ except Exception as error:
     sys.exit(1)
 """
 """Asks a cluster for its nodes, in a process of its own: Ray reads its settings once."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
-    """A machine, or a container, that Ray runs on."""
-
-    number: str
-    """Ray's own identifier."""
-    address: str
-    """Where it is reached."""
-    names: frozenset[str]
-    """What it can be called by: its host name, the name Ray was started with, its address."""
-    labels: Mapping[str, str]
-    """`ray start --labels`."""
-    set_apart: bool
-    """Whether the cluster's head or the lab itself runs there: it is a host only where it is asked
-    for by name."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -285,31 +266,6 @@ def _is_about_tokens(refusal: str) -> bool:
     return "token" in refusal.lower() or "unauthenticated" in refusal.lower()
 
 
-def choose(names: Iterable[str], nodes: Sequence[Node], taken: Iterable[str]) -> dict[str, Node]:
-    """A node for each name, as far as there are any: those that are called so first, then those
-    with a label, `KEY=VALUE` or `KEY=VALUE N`; for hN the Nth by address, or else any that is free.
-    Nodes that are set apart are chosen by name alone.
-    """
-    names = sorted(names, key=lambda name: (len(name), name))
-    ordered = [node for node in sorted(nodes, key=_by_address) if not node.set_apart]
-    ranks = {node.number: f"h{rank}" for rank, node in enumerate(ordered, start=1)}
-    free = [node for node in sorted(nodes, key=_by_address) if node.number not in set(taken)]
-    found: dict[str, Node] = {}
-    tests: tuple[Callable[[str, Node], bool], ...] = (
-        lambda name, node: name in node.names,
-        lambda name, node: not node.set_apart and _has_label(name, node),
-        lambda name, node: ranks.get(node.number) == name,
-        lambda name, node: not node.set_apart and re.fullmatch(r"h\d+", name) is not None,
-    )
-    for fits in tests:
-        for name in names:
-            node = next((each for each in free if fits(name, each)), None) if name not in found else None
-            if node is not None:
-                found[name] = node
-                free.remove(node)
-    return found
-
-
 def refuse_other_build(host: str, theirs: Mapping[str, str], binary: str) -> None:
     """Raise LabError where a host has another build than this machine. Two files made of one commit
     may differ; of an unknown or changed one they may not.
@@ -325,18 +281,6 @@ def refuse_other_build(host: str, theirs: Mapping[str, str], binary: str) -> Non
                 f"{ours[what]}; install the same on every host",
                 exit_code=ENVIRONMENT,
             )
-
-
-def _has_label(name: str, node: Node) -> bool:
-    key, equals, value = name.partition(" ")[0].partition("=")
-    return bool(equals) and node.labels.get(key) == value
-
-
-def _by_address(node: Node) -> tuple[int, int, str]:
-    with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(node.address)
-        return (address.version, int(address), "")
-    return (0, 0, node.address)
 
 
 def _node(told: Mapping[str, Any], own: str) -> Node:
