@@ -1,0 +1,110 @@
+"""Stored runs held against each other: what is compared, and what is said beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_records import calibration_record, stored_run
+
+from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.store.records import CutRecord
+from plimsoll_lab.suite.spec import Placement
+
+
+def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=2) for name in ("0001", "0002"))
+    assert {each.code for each in compare_runs([a], [b]).warnings}.isdisjoint({"incomplete", "doubtful_figures"})
+    run = a.read_run()
+    run.calibrations = [calibration_record([0])]
+    a.write_run(run)
+    (b.path / "trials/0004.json").unlink()
+    found = compare_runs([a], [b])
+    told = {each.code: each.message for each in found.warnings}
+    assert told["incomplete"].endswith("0002 has 3 of 4 trials")
+    assert "0001 are doubtful" in told["doubtful_figures"]
+    assert not found.valid
+
+
+def test_other_files_of_a_server_are_named(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=2) for name in ("0001", "0002"))
+
+    def told(*programs: dict[str, str] | None) -> list[str]:
+        for folder, own in zip((a, b), programs, strict=True):
+            run = folder.read_run()
+            run.programs = own
+            folder.write_run(run)
+        return [each.message for each in compare_runs([a], [b]).warnings if each.code == "programs_differ"]
+
+    old = {"/bin/sh": "0" * 64, "/a/server": "a" * 64}
+    assert told(old, {"/bin/sh": "0" * 64, "/a/server": "b" * 64}) == [
+        "A used /a/server (aaaaaaaaaaaa); B used /a/server (bbbbbbbbbbbb)"
+    ]
+    assert told(old, {"/bin/sh": "0" * 64}) == ["A used /a/server (aaaaaaaaaaaa); B used none of these"]
+    assert told(old, {"/bin/sh": "0" * 64, "/elsewhere/server": "a" * 64}) == []
+    assert told(None, old) == [], "a run of an earlier version does not tell"
+
+
+def test_points_on_other_cpus_are_not_compared(tmp_path: Path) -> None:
+    """A server kept to one CPU of two would seem to have lost half its rate."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    run = b.read_run()
+    one, other = run.points
+    run.points = (one, other.model_copy(update={"place": Placement(cpus={"server": (0,)})}))
+    b.write_run(run)
+    found = compare_runs([a], [b])
+    assert {each.at["server.model"] for each in found.verdicts} == {"epoll"}
+    assert [each.code for each in found.warnings if "CPUs" in each.message] == ["unmatched_points"]
+
+
+@pytest.mark.parametrize(
+    ("network", "place", "compared"),
+    [
+        (None, Placement(load=("n3", "n4")), False),
+        (None, Placement(load=("n3",)), True),
+        ({"links": []}, Placement(server="h1", load=("h3",)), False),
+        ({"links": []}, Placement(server="h1", load=("h2",)), True),
+    ],
+)
+def test_points_of_other_generators_or_another_path_are_not_compared(
+    tmp_path: Path, network: dict[str, object] | None, place: Placement, *, compared: bool
+) -> None:
+    """Twice the generators seemed to be a server twice as fast."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    for folder, own in ((a, Placement(server="h1", load=("h2",))), (b, place)):
+        run = folder.read_run()
+        one, other = run.points
+        run.points = (one, other.model_copy(update={"network": network, "place": own}))
+        folder.write_run(run)
+    found = compare_runs([a], [b])
+    assert {each.at["server.model"] for each in found.verdicts} == ({"epoll", "threads"} if compared else {"epoll"})
+    assert any("number of generators" in each.message for each in found.warnings) is not compared
+
+
+def test_runs_whose_network_was_disturbed_unlike_are_not_compared_by_a_percentile(tmp_path: Path) -> None:
+    """As within one run: more of one side's slowest requests were cut out."""
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    cut = CutRecord(
+        moments=4, share=0.4, requests=1, touched=0, completed_rate=None, bounds={}, estimates={}, doubted=()
+    )
+    for trial in b.read_trials():
+        b.write_trial(replace(trial, cut=cut if trial.point == 1 else None))
+    said = {(each.figure, each.at["server.model"]): each.reason for each in compare_runs([a], [b]).verdicts}
+    why = "the emulator disturbed 0.0 % of one contender's time and 40.0 % of another's"
+    assert [key for key, reason in said.items() if reason.startswith(why)] == [("response_time_us.p50", "threads")]
+
+
+def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: Path) -> None:
+    a, b = (stored_run(tmp_path / name, ("epoll", "threads"), repeat=6) for name in ("0001", "0002"))
+    median = "response_time_us.p50"
+    for trial in (each for each in b.read_trials() if each.point == 0 and each.block == 1):
+        b.write_trial(replace(trial, figures={"completed_rate": 1000.0}))
+    calls = {
+        (each.figure, each.at["server.model"]): (each.call, each.reason) for each in compare_runs([a], [b]).verdicts
+    }
+    assert calls[median, "epoll"] == (
+        "invalid",
+        "100 % of A's trials tell it and 83 % of B's, and those that do not may be the slowest",
+    )
+    assert {call for key, (call, _) in calls.items() if key != (median, "epoll")} == {"not shown"}
