@@ -64,7 +64,7 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     curves: dict[str, list[TrialRecord]] = {repr(without_axis(point.setting)): [] for point in points.values()}
     for trial in trials:
         if trial.outcome == "ok" and trial.point in points and "rate" not in points[trial.point].load:
-            curves.setdefault(repr(without_axis(trial.setting)), []).append(trial)
+            curves[repr(without_axis(points[trial.point].setting))].append(trial)
     found = []
     for place, curve in enumerate(each for each in curves.values() if each):
         rng = np.random.default_rng([run.seed, place, 2])
