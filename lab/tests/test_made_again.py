@@ -16,6 +16,7 @@ from plimsoll_lab.analysis.repeats import as_first_measured, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import run_warnings
 from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
 from plimsoll_lab.stats.best import FigureComparison, Value
+from plimsoll_lab.stats.results import Call
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import Status
@@ -126,6 +127,33 @@ def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> 
     assert warning.code == "repeats_decide"
     assert "8 trials that were made again change 1 of 1 verdicts" in warning.message
     assert "better (a best) with them, equivalent (a, b best) without" in warning.message
+
+
+def decided(figure: str, call: Call, *best: str) -> Verdict:
+    return Verdict(
+        figure=figure, better="higher", at={"load.connections": 10}, contenders=("a", "b"), best=best, best_within=None,
+        others=(), unranked={}, winner=None, runner_up=None, ratio=None, ratio_ci95=None, p_adjusted=None,
+        noise_floor=None, blocks=8, call=call, level=(), reason="",
+    )  # fmt: skip
+
+
+def test_every_verdict_that_repeats_decide_is_named_with_its_setting_and_both_answers() -> None:
+    """Of one it said "1 trials that were made again change"."""
+    again = with_discarded_attempt(trial("ok", "steal"), trial("ok"))
+    now = [decided("x", "better", "a"), decided("y", "not shown", "a", "b"), decided("z", "not shown", "a", "b")]
+    before = [decided("x", "invalid"), decided("y", "not shown", "a"), decided("z", "not shown", "b", "a")]
+    several = (
+        "x at 10 connections: better (a best) with them, invalid (nobody best) without; "
+        "y at 10 connections: not shown (a, b best) with them, not shown (a best) without"
+    )
+    for made, told in (
+        ([again, trial("ok")], f"1 trial that was made again changes 2 of 3 verdicts: {several}"),
+        ([again, trial("ok"), again], f"2 trials that were made again change 2 of 3 verdicts: {several}"),
+    ):
+        [warning] = repeats_that_decide(made, now, lambda _: before)
+        assert warning.message == told
+        assert warning.code == "repeats_decide"
+        assert warning.remedy == "more repetitions, or a quieter machine, on which no trial has to be made again"
 
 
 @pytest.mark.parametrize("least", range(2, 10))

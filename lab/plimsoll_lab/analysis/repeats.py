@@ -15,6 +15,7 @@ from plimsoll_lab.store.records import ResultWarning, TrialRecord
 
 Judge = Callable[[Sequence[TrialRecord]], Sequence[Verdict]]
 """The verdicts of a run, from its trials."""
+REMEDY = "more repetitions, or a quieter machine, on which no trial has to be made again"
 
 
 def as_first_measured(trial: TrialRecord) -> TrialRecord:
@@ -48,12 +49,13 @@ def repeats_that_decide(
     ]
     if not differing:
         return []
+    several = f"{repeated} trials that were made again change"
+    made_again = "1 trial that was made again changes" if repeated == 1 else several
     return [
         ResultWarning(
             code="repeats_decide",
-            message=f"{repeated} trials that were made again change {len(differing)} of {len(verdicts)} verdicts: "
-            + "; ".join(differing),
-            remedy="more repetitions, or a quieter machine, on which no trial has to be made again",
+            message=f"{made_again} {len(differing)} of {len(verdicts)} verdicts: {'; '.join(differing)}",
+            remedy=REMEDY,
         )
     ]
 
