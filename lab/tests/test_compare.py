@@ -203,7 +203,8 @@ def test_a_verdict_that_rests_on_repeated_trials_says_so(base: Path) -> None:
     done, summary = sides(base, "repeated", slower_at_last)
     assert done.returncode == 3
     [warning] = [each for each in summary["warnings"] if each["code"] == "repeats_decide"]
-    assert "completed_rate: better (A ahead) with the trials that were made again, " in warning["message"]
+    said = "completed_rate at model epoll: better (A ahead) with the trials that were made again, "
+    assert said in warning["message"]
 
 
 def test_one_run_a_side_gives_the_table_and_no_verdict(base: Path) -> None:

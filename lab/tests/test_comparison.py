@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,46 @@ import pytest
 from made_records import calibration_record, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
-from plimsoll_lab.store.records import CutRecord
+from plimsoll_lab.store.comparison_summary import ComparisonSummary
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Attempt, CutRecord
+from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.suite.spec import Placement
+
+RATE, MEDIAN = "completed_rate", "response_time_us.p50"
+DAYS = (1.0, 1.012, 0.991, 1.004, 0.996)
+"""How five runs of one server differ."""
+
+
+def stored(path: Path, figures: Mapping[str, float], **changed: object) -> RunFolder:
+    """A run of one trial of one server, with these figures and these fields of its record."""
+    folder = stored_run(path)
+    run = folder.read_run()
+    run.family = FamilyRecord(compare=None, figures=(RATE, MEDIAN), margin=0.05)
+    for name, value in changed.items():
+        setattr(run, name, value)
+    folder.write_run(run)
+    [trial] = folder.read_trials()
+    folder.write_trial(replace(trial, figures=figures))
+    return folder
+
+
+def several(path: Path, side: str, rates: Sequence[float], median: float = 200.0) -> list[RunFolder]:
+    """A run of each rate."""
+    return [stored(path / f"{side}{place}", {RATE: rate, MEDIAN: median}) for place, rate in enumerate(rates)]
+
+
+def made_again(folder: RunFolder, first: Mapping[str, float]) -> None:
+    """The trial of a run was made again, and had measured this before."""
+    [trial] = folder.read_trials()
+    attempt = Attempt(
+        outcome="ok", reason="others used the CPU", started_unix_s=0.0, elapsed_s=1.0, figures=first, cause="steal"
+    )
+    folder.write_trial(replace(trial, attempts=(attempt,)))
+
+
+def messages(found: ComparisonSummary) -> dict[str, str]:
+    return {each.code: each.message for each in found.warnings}
 
 
 def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: Path) -> None:
@@ -108,3 +147,37 @@ def test_runs_that_leave_more_of_a_tail_untold_are_not_compared_by_it(tmp_path: 
         "100 % of A's trials tell it and 83 % of B's, and those that do not may be the slowest",
     )
     assert {call for key, (call, _) in calls.items() if key != (median, "epoll")} == {"not shown"}
+
+
+def test_a_difference_that_rests_on_trials_made_again_is_told_with_its_setting_and_both_answers(tmp_path: Path) -> None:
+    """The setting was missing: of two settings one could not tell which was meant."""
+    a, b = (several(tmp_path, side, [level * day for day in DAYS]) for side, level in (("a", 1000), ("b", 900)))
+    for folder, day in zip(b, DAYS, strict=True):
+        made_again(folder, {RATE: 1001 * day, MEDIAN: 200.0})
+    found = compare_runs(a, b)
+    assert messages(found) == {
+        "repeats_decide": "completed_rate at model epoll: better (A ahead) with the trials that were made again, "
+        "equivalent (B ahead) without"
+    }
+    assert [each.remedy for each in found.warnings] == [
+        "more repetitions, or a quieter machine, on which no trial has to be made again"
+    ]
+    assert found.worse
+    reversed_sides = compare_runs(b, a)
+    assert "better (B ahead) with the trials" in messages(reversed_sides)["repeats_decide"]
+
+
+def test_a_difference_that_is_shown_by_the_first_measurements_alone_is_told_too(tmp_path: Path) -> None:
+    a, b = (several(tmp_path, side, [1000 * day for day in DAYS]) for side in "ab")
+    for folder, day in zip(b, DAYS, strict=True):
+        made_again(folder, {RATE: 900 * day, MEDIAN: 200.0})
+    said = messages(compare_runs(a, b))["repeats_decide"]
+    assert said.endswith("equivalent (nobody ahead) with the trials that were made again, better (A ahead) without")
+
+
+def test_trials_made_again_that_leave_every_difference_unshown_are_not_told(tmp_path: Path) -> None:
+    a, b = (several(tmp_path, side, [1000 * day for day in DAYS]) for side in "ab")
+    for folder, rate in zip(b, (900, 1100, 1050, 950, 1000), strict=True):
+        made_again(folder, {RATE: rate, MEDIAN: 200.0})
+    found = compare_runs(a, b)
+    assert (messages(found), [each.call for each in found.verdicts]) == ({}, ["equivalent", "equivalent"])

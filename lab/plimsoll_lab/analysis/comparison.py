@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.environments import differences_between
 from plimsoll_lab.analysis.family import cut_share, is_told_less, unlike_shares
-from plimsoll_lab.analysis.repeats import as_first_measured
+from plimsoll_lab.analysis.repeats import REMEDY, as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
 from plimsoll_lab.stats.reasons import percent
@@ -160,17 +161,19 @@ def _first_measured(run: _Run, folder: RunFolder) -> _Run:
 
 def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[ResultWarning]:
     """What the first measurements alone would say, where that is something else."""
-    said = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in without}
-    told = {(each.figure, repr(each.at)): f"{each.call} ({each.winner or 'nobody'} ahead)" for each in verdicts}
+
+    def said(verdict: Difference) -> str:
+        return f"{verdict.call} ({verdict.winner or 'nobody'} ahead)"
+
     differing = [
-        f"{key[0]}: {now} with the trials that were made again, {said.get(key, 'no result')} without"
-        for key, now in told.items()
-        if now != said.get(key) and ("better" in now or "better" in said.get(key, ""))
+        f"{one.figure} at {formatting.setting(one.at)}: {said(one)} with the trials that were made again, "
+        f"{said(other)} without"
+        for one, other in zip(verdicts, without, strict=True)
+        if said(one) != said(other) and "better" in {one.call, other.call}
     ]
     if not differing:
         return []
-    remedy = "more repetitions, or a quieter machine, on which no trial has to be made again"
-    return [ResultWarning(code="repeats_decide", message="; ".join(differing), remedy=remedy)]
+    return [ResultWarning(code="repeats_decide", message="; ".join(differing), remedy=REMEDY)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
