@@ -86,3 +86,16 @@ def test_a_server_that_no_longer_starts_has_lost_its_capacity(tmp_path: Path) ->
     found = compare_runs(*sides)
     assert (found.worse, [each.outcome for each in found.lost]) == (True, ["failed"])
     assert "no such option" in str(found.lost[0].reason)
+
+
+def test_of_a_search_that_was_interrupted_the_searches_are_counted(tmp_path: Path) -> None:
+    """It had "42 of 2 trials": what is planned of a search are searches."""
+    a, b = (searched(tmp_path / side, 10_000) for side in ("a", "b"))
+    run = b.read_run()
+    planned = [SearchRecord(number=number, block=number, point=0, state="planned") for number in (2, 3)]
+    run.searches = [*run.searches, *planned]
+    b.write_run(run)
+    [warning] = compare_runs([a], [b]).warnings
+    assert warning.code == "incomplete"
+    assert warning.message == f"not every run is complete: {b.path} has 1 of 3 searches"
+    assert warning.remedy == f"plimsoll lab resume {b.path} measures the rest"

@@ -138,7 +138,7 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
     warnings = []
     parts = [each.summary for each in every if each.summary.status != "complete"]
     if parts:
-        told = ", ".join(f"{each.run} has {each.trials.measured} of {each.trials.planned} trials" for each in parts)
+        told = ", ".join(f"{each.run} has {_how_far(each)}" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
         warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
     doubtful = [each.summary.run for each in every if any(point.doubtful for point in each.summary.points)]
@@ -147,6 +147,14 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
         remedy = "measure these runs again; a difference may be that of their networks"
         warnings.append(ResultWarning(code="doubtful_figures", message=message, remedy=remedy))
     return warnings
+
+
+def _how_far(run: RunSummary) -> str:
+    """How much of a run there is; nobody knows beforehand how many trials a search takes."""
+    if run.capacities:
+        ended, searches = sum(each.ended for each in run.capacities), sum(each.searches for each in run.capacities)
+        return f"{ended} of {searches} searches"
+    return f"{run.trials.measured} of {run.trials.planned} trials"
 
 
 def _first_measured(run: _Run, folder: RunFolder) -> _Run:
