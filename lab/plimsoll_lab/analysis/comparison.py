@@ -293,7 +293,7 @@ def _by_place(run: _Run) -> dict[str, _PointResult]:
     if search is not None:
         # What a search varies is no part of what was asked, nor is the address of the server.
         limits = sorted(each.text for each in run.record.limits)
-        varied = (search.over.partition(".")[2], "duration", "target")
+        varied = (search.key, "duration", "target")
         return {
             repr((_asked(run.record, each.point, varied), limits)): _searched(each) for each in run.summary.capacities
         }
