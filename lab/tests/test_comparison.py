@@ -181,3 +181,21 @@ def test_trials_made_again_that_leave_every_difference_unshown_are_not_told(tmp_
         made_again(folder, {RATE: rate, MEDIAN: 200.0})
     found = compare_runs(a, b)
     assert (messages(found), [each.call for each in found.verdicts]) == ({}, ["equivalent", "equivalent"])
+
+
+def test_points_that_are_not_in_every_run_are_counted_and_leave_no_verdict_on_the_whole(tmp_path: Path) -> None:
+    """Of one it said "1 points are not"."""
+    a, b = (several(tmp_path, side, [1000 * day for day in DAYS]) for side in "ab")
+    assert compare_runs(a, b).valid
+    run = b[2].read_run()
+    run.points = [*run.points, run.points[0].model_copy(update={"number": 1, "setting": {"server.model": "poll"}})]
+    b[2].write_run(run)
+    found = compare_runs(a, b)
+    assert messages(found) == {
+        "unmatched_points": "points that are not in every run, or have another load, network, limit, number of "
+        "generators or CPUs, were left out: 1"
+    }
+    assert [each.remedy for each in found.warnings] == ["measure the same suite each time"]
+    assert (found.valid, found.comparable, {each.at["server.model"] for each in found.verdicts}) == (
+        False, True, {"epoll"}
+    )  # fmt: skip

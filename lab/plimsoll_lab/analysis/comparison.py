@@ -239,8 +239,8 @@ def _pairs(
     warnings = []
     if alone:
         message = (
-            f"{len(alone)} points are not in every run, or have another load, network, limit, number of generators or "
-            "CPUs, and were left out"
+            "points that are not in every run, or have another load, network, limit, number of generators or CPUs, "
+            f"were left out: {len(alone)}"
         )
         warnings.append(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
