@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
 from made_records import stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
@@ -99,3 +100,20 @@ def test_of_a_search_that_was_interrupted_the_searches_are_counted(tmp_path: Pat
     assert warning.code == "incomplete"
     assert warning.message == f"not every run is complete: {b.path} has 1 of 3 searches"
     assert warning.remedy == f"plimsoll lab resume {b.path} measures the rest"
+
+
+@pytest.mark.parametrize(("limited_by", "lost"), [("server", True), ("generator", False)])
+def test_a_server_that_carries_less_than_the_lowest_load_has_lost_its_capacity(
+    tmp_path: Path, limited_by: LimitedBy, *, lost: bool
+) -> None:
+    """It had "no valid result", and the exit code said that nothing could be told."""
+    sides = [[searched(tmp_path / f"{side}{number}", 10_000 + number) for number in range(5)] for side in ("a", "b")]
+    for folder in sides[1][2:]:
+        run = folder.read_run()
+        run.searches[0].lower, run.searches[0].upper, run.searches[0].limited_by = None, 100, limited_by
+        folder.write_run(run)
+    found = compare_runs(*sides)
+    assert (found.worse, [each.outcome for each in found.lost]) == (lost, ["hard_limit"] if lost else [])
+    assert all(str(each.reason).startswith("the server carries less than 100 requests/s") for each in found.lost)
+    back = compare_runs(sides[1], sides[0])
+    assert (back.worse, back.lost) == (False, []), "what A lost is no loss of B"

@@ -345,9 +345,12 @@ def _measured(point: PointSummary, share: float | None) -> _PointResult:
 
 def _searched(capacity: CapacityRecord) -> _PointResult:
     decided = capacity.lower is not None and capacity.finished and capacity.limited_by in {None, "server"}
+    # Not even the lowest load met every limit.
+    below = capacity.lower is None and capacity.finished and capacity.limited_by == "server"
+    outcome: Outcome = "ok" if decided else "failed" if capacity.failed else "hard_limit" if below else "invalid"
     return _PointResult(
         point=capacity.point,
-        outcome="ok" if decided else "failed" if capacity.failed else "invalid",
+        outcome=outcome,
         reason=capacity.text,
         medians={CAPACITY: capacity.lower} if decided and capacity.lower is not None else {},
         is_bound=decided and capacity.upper is None,
