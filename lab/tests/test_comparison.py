@@ -199,3 +199,11 @@ def test_points_that_are_not_in_every_run_are_counted_and_leave_no_verdict_on_th
     assert (found.valid, found.comparable, {each.at["server.model"] for each in found.verdicts}) == (
         False, True, {"epoll"}
     )  # fmt: skip
+
+
+def test_runs_that_compare_no_figure_are_not_said_to_have_no_point_in_common(tmp_path: Path) -> None:
+    none = FamilyRecord(compare=None, figures=(), margin=0.05)
+    a, b = (stored(tmp_path / side, {RATE: 1000.0}, family=none) for side in "ab")
+    found = compare_runs([a], [b])
+    assert (found.comparable, found.not_comparable) == (False, ["the first run of B compares no figure"])
+    assert (found.valid, found.worse, found.verdicts) == (False, False, [])

@@ -50,13 +50,14 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     )
     obstacle = reasons[0] if reasons else None
     pairs, lost, warnings = _pairs(sides, obstacle)
+    family = sides[1][0].record.family
     if not pairs and not lost:
-        reasons = [*reasons, "the runs have no point in common"]
-    margin = sides[1][0].record.family.margin
-    verdicts = compare_sides(pairs, margin=margin)
+        none = "the runs have no point in common" if family.figures else "the first run of B compares no figure"
+        reasons = [*reasons, none]
+    verdicts = compare_sides(pairs, margin=family.margin)
     firsts = [[_first_measured(*each) for each in zip(side, own, strict=True)] for side, own in folders]
     if firsts != sides:
-        warnings += _resting_on_repeats(verdicts, compare_sides(_pairs(firsts, obstacle)[0], margin=margin))
+        warnings += _resting_on_repeats(verdicts, compare_sides(_pairs(firsts, obstacle)[0], margin=family.margin))
     if any(each.record.versions != first.versions for each in every):
         told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
         remedy = "if the generator changed with it, measure A again with B's generator"
