@@ -42,7 +42,6 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         [_Run(folder.read_run(), summarise_run(folder), _shares(folder.read_trials())) for folder in side]
         for side in (a, b)
     ]
-    first = sides[0][0].record
     every = [each for side in sides for each in side]
     folders = [*zip(sides, (a, b), strict=True)]
     reasons = differences_between(
@@ -58,10 +57,11 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     firsts = [[_first_measured(*each) for each in zip(side, own, strict=True)] for side, own in folders]
     if firsts != sides:
         warnings += _resting_on_repeats(verdicts, compare_sides(_pairs(firsts, obstacle)[0], margin=family.margin))
-    if any(each.record.versions != first.versions for each in every):
-        told = "; ".join(dict.fromkeys(_versions(each.record) for each in every))
+    versions = dict.fromkeys(_versions(each.record) for each in every)
+    if len(versions) > 1:
+        message = f"the runs were made with {'; '.join(versions)}"
         remedy = "if the generator changed with it, measure A again with B's generator"
-        warnings.append(ResultWarning(code="versions_differ", message=f"the runs were made with {told}", remedy=remedy))
+        warnings.append(ResultWarning(code="versions_differ", message=message, remedy=remedy))
     warnings += _other_programs(sides)
     if any(each.record.imported is not None for each in every):
         warnings.append(_IMPORTED)
