@@ -10,6 +10,7 @@ import pytest
 from made_records import calibration_record, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
+from plimsoll_lab.report.comparison import answer_of
 from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Attempt, CutRecord
@@ -207,3 +208,32 @@ def test_runs_that_compare_no_figure_are_not_said_to_have_no_point_in_common(tmp
     found = compare_runs([a], [b])
     assert (found.comparable, found.not_comparable) == (False, ["the first run of B compares no figure"])
     assert (found.valid, found.worse, found.verdicts) == (False, False, [])
+
+
+@pytest.mark.parametrize(
+    ("level", "answer"),
+    [
+        (1000, "is not shown to be worse than {a}, as far as they can be compared"),
+        (1100, "is better than {a}, and nowhere shown to be worse, as far as they can be compared"),
+        (900, "is worse than {a}"),
+    ],
+)
+def test_the_answer_tells_what_was_shown_although_some_could_not_be_compared(
+    tmp_path: Path, level: float, answer: str
+) -> None:
+    """It was "No verdict: no figure has enough runs with a valid result on both sides"."""
+    a, b = (several(tmp_path, side, [each * day for day in DAYS]) for side, each in (("a", 1000), ("b", level)))
+    [trial] = b[0].read_trials()
+    b[0].write_trial(replace(trial, figures={RATE: trial.figures[RATE]}))
+    found = compare_runs(a, b)
+    assert not found.valid
+    names = [f"{side.upper()} ({runs[0].path} and 4 more)" for side, runs in (("a", a), ("b", b))]
+    assert answer_of(found) == f"{names[1]} {answer.format(a=names[0])}"
+
+
+def test_the_answer_is_no_verdict_where_no_figure_has_enough_runs(tmp_path: Path) -> None:
+    a, b = (several(tmp_path, side, [1000, 1001, 1002, 1003]) for side in "ab")
+    said = answer_of(compare_runs(a, b))
+    assert said.endswith(": no figure has enough runs with a valid result on both sides")
+    same = [several(tmp_path / "same", side, [1000 * day for day in DAYS]) for side in "ab"]
+    assert answer_of(compare_runs(*same)).endswith(f"is not shown to be worse than A ({same[0][0].path} and 4 more)")

@@ -56,8 +56,10 @@ def answer_of(summary: ComparisonSummary) -> str:
         return f"{b} cannot be compared with {a}"
     if summary.worse:
         return f"{b} is worse than {a}"
-    if not summary.valid:
+    judged = [each for each in summary.verdicts if each.call != "invalid" and each.p_adjusted is not None]
+    if not judged:
         return f"No verdict on {b} and {a}: no figure has enough runs with a valid result on both sides"
-    if any((each.call, each.winner) == ("better", "B") for each in summary.verdicts):
-        return f"{b} is better than {a}, and nowhere shown to be worse"
-    return f"{b} is not shown to be worse than {a}"
+    rest = "" if summary.valid else ", as far as they can be compared"
+    if any((each.call, each.winner) == ("better", "B") for each in judged):
+        return f"{b} is better than {a}, and nowhere shown to be worse{rest}"
+    return f"{b} is not shown to be worse than {a}{rest}"
