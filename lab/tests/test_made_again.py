@@ -73,6 +73,19 @@ def test_a_first_measurement_is_judged_by_its_own_warnings_and_its_own_cut() -> 
     assert value_of(again, "response_time_us.p50") == (1.0, 2.0)
 
 
+def test_the_first_of_several_measurements_is_the_trial_as_it_was_before_it_was_made_again() -> None:
+    cut = CutRecord(
+        moments=1, share=0.1, requests=3, touched=1, completed_rate=7.0, estimates={}, doubted=(), bounds={}
+    )  # fmt: skip
+    first = replace(trial("invalid", "steal"), reason="the first", figures={"completed_rate": 1.0}, cut=cut)
+    second = replace(trial("ok", "machine_busy"), reason=None, figures={"completed_rate": 2.0})
+    last = replace(trial("ok"), reason=None, figures={"completed_rate": 3.0}, elapsed_s=9.0)
+    made = with_discarded_attempt(with_discarded_attempt(first, second), last)
+    assert len(made.attempts) == 2
+    assert as_first_measured(made) == replace(first, elapsed_s=9.0), "what it took in all is of the last"
+    assert as_first_measured(last) is last
+
+
 def test_a_cause_that_lasts_ends_the_repeats_of_its_point() -> None:
     once = with_discarded_attempt(trial("ok", "steal"), trial("ok", "steal"))
     twice = with_discarded_attempt(once, trial("ok", "steal"))
