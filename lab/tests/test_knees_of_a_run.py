@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from made_records import stored_run
 
-from plimsoll_lab.analysis.knees import find_knees
+from plimsoll_lab.analysis.knees import AXIS, check_settings, connections_of, find_knees
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.knees import knee_charts
 from plimsoll_lab.stats.results import Bound
+from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
-from plimsoll_lab.store.run_record import ImportRecord, RunRecord
+from plimsoll_lab.store.run_record import NOT_TOLD, ImportRecord, RunRecord
 from plimsoll_lab.store.summary_record import KneeRecord
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis
 
 
@@ -180,3 +183,102 @@ def test_a_knee_has_the_fit_of_its_loads_by_the_seed_of_its_run(tmp_path: Path) 
     low, high = bound.at_ci95
     assert low < bound.at < high
     assert f"[{low:,.0f}, {high:,.0f}]" in knee.text
+
+
+def test_a_run_that_has_come_to_its_first_trial_has_a_curve_of_one_load(tmp_path: Path) -> None:
+    run, trials = curve_of(tmp_path, [10, 36])
+    [knee] = find_knees(run, trials[:1])
+    assert (knee.text, knee.point) == ("no knee: fewer than two loads have a result", {})
+
+
+def test_the_bound_of_a_run_is_in_seconds_and_of_its_own_think_time(tmp_path: Path) -> None:
+    run, trials = curve_of(tmp_path, [10, 36])
+    [knee] = find_knees(run, trials)
+    assert knee.bound is not None
+    assert (knee.bound.idle_response_s, knee.bound.think_s) == (0.01, 0.01)
+    drawn = run.model_copy(
+        update={"points": [each.model_copy(update={"load": {"think": "exp:1s"}}) for each in run.points]}
+    )
+    [longer] = find_knees(drawn, trials)
+    assert longer.bound is not None
+    assert longer.bound.at == pytest.approx(1500 * 1.01)
+
+
+def test_a_point_beside_the_matrix_and_one_with_a_rate_are_on_no_curve(tmp_path: Path) -> None:
+    run, trials = curve_of(tmp_path, [10, 36, 100])
+    one, other, last = run.points
+    [knee] = find_knees(run, trials)
+    run.points = [one, other, last.model_copy(update={"load": {"rate": "1k"}})]
+    [without] = find_knees(run, trials)
+    run.points = [one, other, last.model_copy(update={"setting": {"server.model": "epoll"}})]
+    assert find_knees(run, trials) == [without]
+    run.points = [one, other, last.model_copy(update={"control": True})]
+    assert find_knees(run, trials) == [without]
+    assert knee.bound is not None
+    assert without.bound is not None
+    assert (knee.bound.at, without.bound.at) == pytest.approx((40, 30))
+
+
+def on_disk(tmp_path: Path) -> tuple[RunFolder, RunRecord, list[TrialRecord]]:
+    """Two loads and a point beside the matrix, which does not set the connections."""
+    run, trials = curve_of(tmp_path, [10, 36, 100])
+    run.points = [*run.points[:2], run.points[2].model_copy(update={"setting": {"server.model": "epoll"}})]
+    made = [replace(each, setting={"server.model": "epoll"}) if each.point == 2 else each for each in trials]
+    return RunFolder(path=tmp_path / "0001"), run, made
+
+
+DURATION = "write a number and one of us, ms, s, m, h, such as 250ms"
+
+
+def refusal_of(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> str:
+    with pytest.raises(LabError) as refusal:
+        check_settings(folder, run, trials)
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "changed", "said"),
+    [
+        (
+            1,
+            {"load": {"think": "10 parsecs"}},
+            f"points.1.load.think: '10 parsecs' is not a duration: {DURATION}",
+        ),
+        (0, {"setting": {AXIS: "ten"}}, "points.0.setting.load.connections: 'ten' is not a number with a unit"),
+    ],
+)
+def test_a_damaged_setting_of_a_point_is_told_with_its_place(
+    tmp_path: Path, place: int, changed: dict[str, object], said: str
+) -> None:
+    folder, run, trials = on_disk(tmp_path)
+    points = list(run.points)
+    points[place] = points[place].model_copy(update=changed)
+    remedy = "restore it from a copy, or begin a new run"
+    damaged = run.model_copy(update={"points": points})
+    assert refusal_of(folder, damaged, trials) == f"{folder.path}/run.json: is damaged ({said}); {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({AXIS: "2km"}, "setting.load.connections: '2km' is not a count: write a whole number, with k or M for"),
+        ({"server.model": "epoll"}, "setting: load.connections is missing)"),
+    ],
+)
+def test_a_damaged_setting_of_a_trial_is_told_with_its_file(tmp_path: Path, setting: Settings, said: str) -> None:
+    """A trial of a point that varies the connections needs them, as its load is read from it."""
+    folder, run, trials = on_disk(tmp_path)
+    second = trials[1]
+    refused = refusal_of(folder, run, [trials[0], replace(second, setting=setting), *trials[2:]])
+    assert refused.startswith(f"{folder.path}/trials/{second.number:04}.json: is damaged ({said}")
+    assert refused.endswith("; remove it, and 'plimsoll lab resume' measures it again")
+
+
+def test_settings_that_are_numbers_and_those_of_imported_runs_are_not_refused(tmp_path: Path) -> None:
+    """A file of another load generator may not tell its connections."""
+    folder, run, trials = on_disk(tmp_path)
+    check_settings(folder, run, trials)
+    assert [connections_of(each) for each in trials] == [10, 36, 0, 10, 36, 0]
+    untold = [replace(each, setting={AXIS: NOT_TOLD}) for each in trials]
+    imported = run.model_copy(update={"imported": ImportRecord.model_construct()})
+    check_settings(folder, imported, untold)
