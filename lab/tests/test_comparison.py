@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from compared_runs import DAYS, MEDIAN, RATE, made_again, messages, several, stored
 from made_records import calibration_record, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.report.comparison import answer_of
-from plimsoll_lab.store.comparison_summary import ComparisonSummary
-from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Attempt, CutRecord
+from plimsoll_lab.store.records import CutRecord
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.suite.spec import Placement
-
-RATE, MEDIAN = "completed_rate", "response_time_us.p50"
-DAYS = (1.0, 1.012, 0.991, 1.004, 0.996)
-"""How five runs of one server differ."""
-
-
-def stored(path: Path, figures: Mapping[str, float], **changed: object) -> RunFolder:
-    """A run of one trial of one server, with these figures and these fields of its record."""
-    folder = stored_run(path)
-    run = folder.read_run()
-    run.family = FamilyRecord(compare=None, figures=(RATE, MEDIAN), margin=0.05)
-    for name, value in changed.items():
-        setattr(run, name, value)
-    folder.write_run(run)
-    [trial] = folder.read_trials()
-    folder.write_trial(replace(trial, figures=figures))
-    return folder
-
-
-def several(path: Path, side: str, rates: Sequence[float], median: float = 200.0) -> list[RunFolder]:
-    """A run of each rate."""
-    return [stored(path / f"{side}{place}", {RATE: rate, MEDIAN: median}) for place, rate in enumerate(rates)]
-
-
-def made_again(folder: RunFolder, first: Mapping[str, float]) -> None:
-    """The trial of a run was made again, and had measured this before."""
-    [trial] = folder.read_trials()
-    attempt = Attempt(
-        outcome="ok", reason="others used the CPU", started_unix_s=0.0, elapsed_s=1.0, figures=first, cause="steal"
-    )
-    folder.write_trial(replace(trial, attempts=(attempt,)))
-
-
-def messages(found: ComparisonSummary) -> dict[str, str]:
-    return {each.code: each.message for each in found.warnings}
 
 
 def test_a_part_of_a_run_and_doubtful_figures_are_said_to_be_compared(tmp_path: Path) -> None:
