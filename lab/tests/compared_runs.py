@@ -10,7 +10,7 @@ from made_records import stored_run
 
 from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import Attempt
+from plimsoll_lab.store.records import Attempt, CutRecord, Outcome
 from plimsoll_lab.store.run_record import FamilyRecord
 
 RATE, MEDIAN = "completed_rate", "response_time_us.p50"
@@ -18,22 +18,38 @@ DAYS = (1.0, 1.012, 0.991, 1.004, 0.996)
 """How five runs of one server differ."""
 
 
-def stored(path: Path, figures: Mapping[str, float], **changed: object) -> RunFolder:
-    """A run of one trial of one server, with these figures and these fields of its record."""
-    folder = stored_run(path)
+def stored(
+    path: Path,
+    figures: Mapping[str, float],
+    *,
+    models: Sequence[str] = ("epoll",),
+    outcome: Outcome = "ok",
+    cut: CutRecord | None = None,
+    **changed: object,
+) -> RunFolder:
+    """A run of one trial of each server, which ended so, with these figures and these fields of its
+    record.
+    """
+    folder = stored_run(path, models, outcome=outcome)
     run = folder.read_run()
     run.family = FamilyRecord(compare=None, figures=(RATE, MEDIAN), margin=0.05)
     for name, value in changed.items():
         setattr(run, name, value)
     folder.write_run(run)
-    [trial] = folder.read_trials()
-    folder.write_trial(replace(trial, figures=figures))
+    for trial in folder.read_trials():
+        folder.write_trial(replace(trial, figures=figures, cut=cut))
     return folder
 
 
 def several(path: Path, side: str, rates: Sequence[float], median: float = 200.0) -> list[RunFolder]:
     """A run of each rate."""
     return [stored(path / f"{side}{place}", {RATE: rate, MEDIAN: median}) for place, rate in enumerate(rates)]
+
+
+def ended(path: Path, side: str, outcomes: Sequence[Outcome]) -> list[RunFolder]:
+    """A run of each outcome; all complete the same."""
+    figures = {RATE: 1000.0, MEDIAN: 200.0}
+    return [stored(path / f"{side}{place}", figures, outcome=outcome) for place, outcome in enumerate(outcomes)]
 
 
 def made_again(folder: RunFolder, first: Mapping[str, float]) -> None:
