@@ -176,6 +176,12 @@ def role(name: str, kind: str, on: str | None = None, **settings: int | str) -> 
     return Role(name=name, kind=kind, on=on, measured=True, settings=settings)
 
 
+WITH_WEB, NETWORKED_WEB = (
+    each.model_copy(update={"roles": [role("web", "load", on=host, connections=5)]})
+    for each, host in ((POINT, "n1"), (NETWORKED, "h3"))
+)
+
+
 @pytest.mark.parametrize(
     ("base", "changed", "alike"),
     [
@@ -188,6 +194,8 @@ def role(name: str, kind: str, on: str | None = None, **settings: int | str) -> 
         (POINT, {"load": {"connections": 10}}, False),
         (POINT, {"roles": [role("web", "load", connections=5)]}, False),
         (POINT, {"roles": [role("relay", "forward", to="x")]}, True),
+        (WITH_WEB, {"roles": [role("web", "load", on="n2", connections=5)]}, True),
+        (NETWORKED_WEB, {"roles": [role("web", "load", on="h4", connections=5)]}, False),
         (POINT, {"place": Placement(server="n1")}, True),
         (POINT, {"place": Placement(load=("n1",))}, True),
         (POINT, {"place": Placement(load=("n1", "n2"))}, False),

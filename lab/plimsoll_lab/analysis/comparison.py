@@ -323,11 +323,15 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     a point, without the keys of the load that are `varied`.
     """
     load = sorted((key, value) for key, value in point.load.items() if key not in varied)
-    others = sorted((role.name, sorted(role.settings.items())) for role in point.roles if role.kind == "load")
     network = point.network or {}
     cpus = sorted(point.place.cpus.items())
     # Between other hosts of an emulated network lies another path; a cluster's names say nothing.
     hosts = (point.place.server, *point.place.load) if network else len(point.place.load or (LOCAL,))
+    others = sorted(
+        (role.name, role.on if network else None, sorted(role.settings.items()))
+        for role in point.roles
+        if role.kind == "load"
+    )
     links = [network.get(key) for key in ("links", "addresses", "congestion")]
     return (load, others, hosts, cpus, *links, network.get("backend", "tap"))
 
