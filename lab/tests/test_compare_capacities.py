@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.comparison import compare_runs
 from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.search_record import LimitedBy, SearchRecord, SearchSettingsRecord
-from plimsoll_lab.suite.figures import FIGURES, capacity_figure
+from plimsoll_lab.suite.figures import FIGURES, capacity_figure, read_limit
 from plimsoll_lab.suite.spec import SearchSettings
 
 SEARCH = SearchSettings(over="load.rate", lowest=100, highest=100_000)
@@ -117,3 +117,95 @@ def test_a_server_that_carries_less_than_the_lowest_load_has_lost_its_capacity(
     assert all(str(each.reason).startswith("the server carries less than 100 requests/s") for each in found.lost)
     back = compare_runs(sides[1], sides[0])
     assert (back.worse, back.lost) == (False, []), "what A lost is no loss of B"
+
+
+def one_verdict(a: RunFolder, b: RunFolder) -> tuple[str, str]:
+    """What was said of the capacity, and why."""
+    [verdict] = compare_runs([a], [b]).verdicts
+    assert verdict.figure == "capacity"
+    return verdict.call, verdict.reason
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"state": "out of patience"},
+        {"limited_by": "generator"},
+        {"limited_by": "generator", "upper": None},
+        {"limited_by": "environment"},
+        {"state": "failed", "lower": None, "upper": None, "reason": "no such option"},
+        {"lower": None, "upper": 100},
+    ],
+)
+def test_a_search_that_did_not_find_the_servers_capacity_has_none_to_compare(
+    tmp_path: Path, changed: dict[str, object]
+) -> None:
+    a, b = (searched(tmp_path / side, 10_000) for side in ("a", "b"))
+    run = b.read_run()
+    run.searches = [run.searches[0].model_copy(update=changed)]
+    b.write_run(run)
+    assert one_verdict(a, b) == ("invalid", "no valid result in B")
+    assert one_verdict(b, a) == ("invalid", "no valid result in A")
+
+
+def test_one_capacity_at_the_end_of_its_range_is_counted_as_one(tmp_path: Path) -> None:
+    a, b = (searched(tmp_path / side, 10_000) for side in ("a", "b"))
+    run = b.read_run()
+    run.searches[0].upper, run.searches[0].limited_by = None, None
+    b.write_run(run)
+    for one, other in ((a, b), (b, a)):
+        assert one_verdict(one, other) == (
+            "invalid",
+            "1 of the runs carried the most that was tried, and may carry more; search over a greater range",
+        )
+
+
+def with_load(folder: RunFolder, place: int = 0, **load: int | str) -> RunFolder:
+    """The same run, of which a point was tried with this load."""
+    run = folder.read_run()
+    points = list(run.points)
+    points[place] = points[place].model_copy(update={"load": load})
+    run.points = points
+    folder.write_run(run)
+    return folder
+
+
+def test_what_a_search_varies_and_where_its_server_is_are_no_part_of_what_was_asked(tmp_path: Path) -> None:
+    a = with_load(searched(tmp_path / "a", 10_000), rate=100, duration="1s", target="127.0.0.1:1", connections=10)
+    b = with_load(searched(tmp_path / "b", 10_000), rate=900, duration="9s", target="127.0.0.1:2", connections=10)
+    assert compare_runs([a], [b]).not_comparable == []
+    c = with_load(searched(tmp_path / "c", 10_000), rate=100, duration="1s", target="127.0.0.1:1", connections=20)
+    assert compare_runs([a], [c]).not_comparable == ["the runs have no point in common"]
+
+
+def test_limits_of_a_search_are_the_same_in_any_order(tmp_path: Path) -> None:
+    a, b = (searched(tmp_path / side, 10_000) for side in ("a", "b"))
+    limits = [read_limit(name, "< 5ms", source="it.toml") for name in ("response_time.p99", "response_time.p50")]
+    for folder, own in ((a, limits), (b, limits[::-1])):
+        run = folder.read_run()
+        run.limits = own
+        folder.write_run(run)
+    assert compare_runs([a], [b]).not_comparable == []
+
+
+def test_capacities_are_compared_setting_by_setting(tmp_path: Path) -> None:
+    """Of two servers the load of the second is another one."""
+
+    def of_two(path: Path) -> RunFolder:
+        folder = searched(path, 10_000)
+        run = folder.read_run()
+        first, epoll = run.searches[0], run.points[0]
+        run.points = [epoll, epoll.model_copy(update={"number": 1, "setting": {"server.model": "poll"}})]
+        run.searches = [
+            first.model_copy(update={"number": point.number + 1, "point": point.number, "setting": point.setting})
+            for point in run.points
+        ]
+        folder.write_run(run)
+        return folder
+
+    a, b = of_two(tmp_path / "a"), of_two(tmp_path / "b")
+    both = [each.at for each in compare_runs([a], [b]).verdicts]
+    assert both == [{"server.model": "epoll"}, {"server.model": "poll"}]
+    found = compare_runs([a], [with_load(b, 1, connections=20)])
+    assert [each.at for each in found.verdicts] == [{"server.model": "epoll"}]
+    assert found.warnings[0].message.endswith(" were left out: 2")

@@ -49,7 +49,7 @@ def test_a_point_is_lost_that_most_runs_of_a_completed_and_most_of_b_did_not(
 
 
 def test_a_point_that_few_runs_lost_makes_nothing_worse(tmp_path: Path) -> None:
-    four: Mapping[str, Sequence[Outcome]] = {"a": ("ok",) * 4, "b": ("failed",) * 4}
+    four: Mapping[str, Sequence[Outcome]] = {"a": ["ok"] * 4, "b": ["failed"] * 4}
     found = compare_runs(*(ended(tmp_path, side, outcomes) for side, outcomes in four.items()))
     assert [each.outcome for each in found.lost] == ["failed"]
     assert (found.worse, found.valid, found.comparable) == (False, False, True)
