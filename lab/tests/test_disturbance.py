@@ -261,8 +261,10 @@ def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:
     assert network_warnings(network()) == []
     (warning,) = network_warnings(network(late=5, moments=2))
     assert warning.code == "link_disturbed"
-    assert "late 2 times" in warning.message
+    assert "late 2 times during" in warning.message
     assert "2.5 ms at worst" in warning.message
+    (once,) = network_warnings(network(late=5, moments=1))
+    assert "late 1 time during" in once.message
 
 
 def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> None:

@@ -224,7 +224,9 @@ def test_a_few_failed_requests_are_a_warning() -> None:
     summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
     judgement = judge(but(load_summary=summary))
     assert judgement.outcome == "ok"
-    assert [warning.code for warning in judgement.warnings] == ["failed_requests"]
+    assert [(warning.code, warning.message) for warning in judgement.warnings] == [
+        ("failed_requests", "1 request failed: 1 read")
+    ]
 
 
 def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:

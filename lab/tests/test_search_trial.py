@@ -313,6 +313,24 @@ def test_each_shortage_has_its_words(changed: dict[str, Any], text: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"server": {"summary": {"errors": {"emfile": 1}}}}, "descriptors: it ran out of them 1 time (ulimit -n)"),
+        (
+            {"server": {"summary": {"errors": {"fd_setsize": 1}}}},
+            "descriptors: select can watch none of 1024 or above, and refused 1 connection",
+        ),
+        ({"machine": {"listen_overflows": 1}}, "listen queue: it overflowed 1 time in 1 trial"),
+        ({"load": {"summary": {"errors": {"read": 1}}}}, "errors: 1 read in 1 trial"),
+    ],
+)
+def test_what_was_seen_once_is_said_of_one(changed: dict[str, Any], text: str) -> None:
+    """It was "1 times in 1 trials"."""
+    bad = replace(BAD, **{**changed, "figures": {**BAD.figures, "server.cpu_cores": 0.21}})
+    assert [each.text for each in what_broke(SUITE, [bad], [bad], MACHINE).causes] == [text]
+
+
+@pytest.mark.parametrize(
     ("used", "more", "limit"),
     [
         (0.9, 0.9, True),

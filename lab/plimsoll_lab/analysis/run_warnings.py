@@ -9,6 +9,7 @@ from pathlib import Path
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.family import fell_behind
 from plimsoll_lab.stats.best import can_say_anything
+from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.stats.results import Control
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
@@ -56,7 +57,7 @@ def run_warnings(
         warnings.append(
             _warning(
                 "incomplete",
-                f"the run was ended after {len(trials)} trials, before its searches had",
+                f"the run was ended after {counted(len(trials), 'trial')}, before its searches had",
                 f"plimsoll lab resume {folder} goes on with them",
             )
         )
@@ -145,7 +146,8 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     again = sum(len(trial.attempts) for trial in trials)
     warnings = []
     if again:
-        message = f"{again} trials were discarded and repeated: the machine or the generator was the cause"
+        was = "was" if again == 1 else "were"
+        message = f"{counted(again, 'trial')} {was} discarded and repeated: the machine or the generator was the cause"
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
     spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]
     if spoilt:
@@ -174,7 +176,7 @@ def too_few_repetitions(repeat: int) -> ResultWarning:
     """Warn that a suite can never show a difference, however clear it is."""
     return _warning(
         "too_few_repetitions",
-        f"{repeat} repetitions cannot show any difference, however large",
+        f"{counted(repeat, 'repetition')} cannot show any difference, however large",
         f"use at least {LEAST_BLOCKS} repetitions (--repeat)",
     )
 

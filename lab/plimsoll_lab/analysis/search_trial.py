@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
 from plimsoll_lab.stats.capacity import Reading
-from plimsoll_lab.stats.reasons import percent
+from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import Counts, TrialRecord, counts
 from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, ShortOf
@@ -239,18 +239,20 @@ def _descriptors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
         errors = counts(trial.server.get("summary"), "errors")
         found.update({code: errors.get(code, 0) for code in ("emfile", "enfile", "fd_setsize")})
     words_of = {
-        "emfile": "descriptors: it ran out of them {n} times (ulimit -n)",
-        "enfile": "descriptors: the machine ran out of them {n} times (fs.file-max)",
-        "fd_setsize": "descriptors: select can watch none of 1024 or above, and refused {n} connections",
+        "emfile": ("descriptors: it ran out of them {n} (ulimit -n)", "time"),
+        "enfile": ("descriptors: the machine ran out of them {n} (fs.file-max)", "time"),
+        "fd_setsize": ("descriptors: select can watch none of 1024 or above, and refused {n}", "connection"),
     }
-    return [_cause("descriptors", words_of[code].format(n=f"{n:,}")) for code, n in found.items() if n]
+    causes = [(*words_of[code], n) for code, n in found.items() if n]
+    return [_cause("descriptors", words.format(n=counted(n, one))) for words, one, n in causes]
 
 
 def _listen(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
     dropped = sum(trial.machine.get("listen_overflows", 0) for trial in bad)
     if not dropped:
         return []
-    return [_cause("listen_overflow", f"listen queue: it overflowed {dropped:,.0f} times in {len(bad)} trials")]
+    times, trials = counted(dropped, "time"), counted(len(bad), "trial")
+    return [_cause("listen_overflow", f"listen queue: it overflowed {times} in {trials}")]
 
 
 def _errors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
@@ -258,7 +260,7 @@ def _errors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
     for trial in bad:
         found.update(_counts(trial, "errors"))
     shown = ", ".join(f"{count:,} {code}" for code, count in found.most_common() if count)
-    return [_cause("errors", f"errors: {shown} in {len(bad)} trials")] if shown else []
+    return [_cause("errors", f"errors: {shown} in {counted(len(bad), 'trial')}")] if shown else []
 
 
 def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:

@@ -13,6 +13,11 @@ def reasons_once(told: Mapping[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in alike.items())
 
 
+def counted(count: int, one: str) -> str:
+    """`1 trial`, `1,400 trials`."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
 def percent(part: float, digits: int = 1) -> str:
     """`7.2 %`; no part that rounds to nothing is negative."""
     return f"{part * 100:z.{digits}f} %"

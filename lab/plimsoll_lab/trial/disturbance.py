@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out
+from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.store.records import CutRecord, ResultWarning
 from plimsoll_lab.suite.figures import LAST_OVER_LINE
@@ -278,8 +279,8 @@ def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
         ResultWarning(
             code="link_disturbed",
             message=(
-                f"the emulator of the links was late {len(moments)} times during the window, for {late} of {delivered} "
-                f"packets, by {worst_us / 1e3:.1f} ms at worst{dropped}"
+                f"the emulator of the links was late {counted(len(moments), 'time')} during the window, for {late} of "
+                f"{delivered} packets, by {worst_us / 1e3:.1f} ms at worst{dropped}"
             ),
             remedy="these moments are cut out of the window; a quieter machine, or one with more CPUs, has fewer",
         )

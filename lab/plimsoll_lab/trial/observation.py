@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary
 from plimsoll_lab.store.records import ResultWarning, Sample
 
@@ -101,7 +102,7 @@ def load_warnings(seen: Observation) -> list[ResultWarning]:
         warnings.append(
             ResultWarning(
                 code="failed_requests",
-                message=f"{failed} requests failed: {causes(summary)}",
+                message=f"{counted(failed, 'request')} failed: {causes(summary)}",
                 remedy="look at the server's errors in the trial's record",
             )
         )
