@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from made_records import ENVIRONMENT, run_record
 
 from plimsoll_lab.analysis.environments import differences_between
-from plimsoll_lab.store.run_record import EnvironmentRecord
+from plimsoll_lab.store.run_record import DescriptorLimits, EnvironmentRecord
+from plimsoll_lab.suite.spec import RunSettings
 
 
 def changed(**fields: object) -> EnvironmentRecord:
@@ -44,3 +45,44 @@ def test_a_difference_is_told_once_with_the_runs_that_have_it() -> None:
     assert reason == "cpus: 2 in A and 1 of 5 runs of B (0010), 4 in 4 of 5 runs of B (0006, 0007, 0008 and 1 more)"
     lacking = changed(cpu_governor=None, hypervisor=None, cpus=4)
     assert unlike([same], [lacking]) == ["cpus: 2 in A, 4 in B", "hypervisor, cpu governor: not known in B"]
+
+
+def test_a_property_that_three_values_have_is_told_with_each_of_them() -> None:
+    """One of which is not known, beside another property that is not known in the same run."""
+    lacking = changed(cpu_governor=None, hypervisor=None)
+    saving = changed(cpu_governor="powersave")
+    assert unlike([ENVIRONMENT], [lacking, saving]) == [
+        "hypervisor: yes in A and 1 of 2 runs of B (0003), not known in 1 of 2 runs of B (0002)",
+        "cpu governor: performance in A, not known in 1 of 2 runs of B (0002), powersave in 1 of 2 runs of B (0003)",
+    ]
+
+
+def test_a_memory_that_differs_by_a_fiftieth_is_the_same() -> None:
+    """2 % of 8,163,265 kB are 163,265.3."""
+    assert unlike([ENVIRONMENT], [changed(memory="8163265 kB")]) == []
+    assert unlike([changed(memory="8163265 kB")], [ENVIRONMENT]) == []
+    assert unlike([ENVIRONMENT], [changed(memory="8163266 kB")]) == ["memory: 8000000 kB in A, 8163266 kB in B"]
+    assert unlike([ENVIRONMENT], [changed(memory=None)]) == ["memory: 8000000 kB in A, not known in B"]
+    assert unlike([changed(memory=None)], [changed(memory=None)]) == []
+
+
+def test_what_has_parts_is_told_with_each_of_them() -> None:
+    more = DescriptorLimits(soft=2048, hard=20_000)
+    assert unlike([ENVIRONMENT], [changed(open_files_limit=more)]) == [
+        "open files limit: soft 1024, hard 20000 in A, soft 2048, hard 20000 in B"
+    ]
+
+
+def test_runs_that_warmed_up_otherwise_are_unlike() -> None:
+    record = run_record()
+    cold, warm = (record.model_copy(update={"settings": RunSettings(warm_up=each)}) for each in (None, "1s"))
+    assert differences_between([[("0001", cold)], [("0002", warm)]]) == ["warm-up: none in A, 1s in B"]
+    assert differences_between([[("0001", warm)], [("0002", warm)]]) == []
+
+
+def test_three_runs_of_a_side_are_named_and_of_more_the_rest_is_counted() -> None:
+    larger = changed(cpus=4)
+    of_b = unlike([ENVIRONMENT], [larger] * 3 + [ENVIRONMENT])
+    assert of_b == ["cpus: 2 in A and 1 of 4 runs of B (0005), 4 in 3 of 4 runs of B (0002, 0003, 0004)"]
+    more = unlike([ENVIRONMENT], [larger] * 5 + [ENVIRONMENT])
+    assert more == ["cpus: 2 in A and 1 of 6 runs of B (0007), 4 in 5 of 6 runs of B (0002, 0003, 0004 and 2 more)"]
