@@ -220,7 +220,7 @@ def test_a_point_is_the_same_where_the_same_was_asked_of_the_server(
 
 def test_other_loads_are_the_same_in_any_order_of_their_settings() -> None:
     one, other = (
-        POINT.model_copy(update={"roles": [role("web", "load", **settings)]})
+        POINT.model_copy(update={"roles": [role("web", "load", None, **settings)]})
         for settings in ({"connections": 5, "rate": 7}, {"rate": 7, "connections": 5})
     )
     assert place_of(one) == place_of(other)
