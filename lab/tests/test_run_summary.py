@@ -1,0 +1,177 @@
+"""What a run amounts to: whether it is whole and valid, who stopped, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compared_runs import MEDIAN, RATE, stored
+from made_records import calibration_record, stored_run
+
+from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.records import Attempt, Outcome
+from plimsoll_lab.store.run_record import ImportedFile, ImportRecord
+from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
+from plimsoll_lab.store.summary_record import StopRecord
+from plimsoll_lab.suite.figures import read_limit
+from plimsoll_lab.suite.spec import PlannedTrial
+
+BOTH = {RATE: 1000.0, MEDIAN: 200.0}
+MODELS = ("epoll", "poll", "select")
+
+
+def changed(folder: RunFolder, **fields: object) -> RunFolder:
+    run = folder.read_run()
+    for name, value in fields.items():
+        setattr(run, name, value)
+    folder.write_run(run)
+    return folder
+
+
+def ended(path: Path, outcomes: Sequence[Outcome]) -> RunFolder:
+    """A run of one trial of each model, which ended so."""
+    folder = stored(path, BOTH, models=MODELS[: len(outcomes)])
+    for trial, outcome in zip(folder.read_trials(), outcomes, strict=True):
+        folder.write_trial(replace(trial, outcome=outcome, reason=None if outcome == "ok" else f"it {outcome}"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "valid"),
+    [
+        (("ok", "ok"), True),
+        (("ok", "hard_limit"), True),
+        (("ok", "failed", "hard_limit"), True),
+        (("failed", "hard_limit"), False),
+        (("ok", "invalid"), False),
+        (("ok", "generator_limited"), False),
+    ],
+)
+def test_a_run_is_valid_where_each_point_has_a_result_of_its_own_and_one_is_a_figure(
+    tmp_path: Path, outcomes: Sequence[Outcome], *, valid: bool
+) -> None:
+    summary = summarise_run(ended(tmp_path / "0001", outcomes))
+    assert (summary.status, summary.valid) == ("complete", valid)
+    assert [each.outcome for each in summary.points] == list(outcomes)
+    assert (summary.trials.planned, summary.trials.measured, summary.trials.valid) == (
+        len(outcomes), len(outcomes), outcomes.count("ok")
+    )  # fmt: skip
+
+
+def test_a_run_that_lacks_a_trial_or_has_doubtful_figures_or_was_imported_is_not_valid(tmp_path: Path) -> None:
+    whole = stored(tmp_path / "0001", BOTH)
+    assert summarise_run(whole).valid
+    planned = tuple(PlannedTrial(number=number, block=number, point=0) for number in (1, 2))
+    part = summarise_run(changed(stored(tmp_path / "0002", BOTH), trials=planned))
+    assert (part.status, part.valid, part.trials.planned, part.trials.measured) == ("interrupted", False, 2, 1)
+    doubtful = summarise_run(changed(stored(tmp_path / "0003", BOTH), calibrations=(calibration_record([0]),)))
+    assert (doubtful.status, doubtful.valid) == ("complete", False)
+    file = ImportedFile(trial=1, name="a.json", tool="wrk2", target="", sha256="0", started_unix_s=None)
+    imported = summarise_run(changed(stored(tmp_path / "0004", BOTH), imported=ImportRecord(unix_s=0.0, files=[file])))
+    assert (imported.status, imported.valid) == ("complete", False)
+    assert imported.answer[0] == (
+        "1 result of wrk2, imported: nobody checked whether the generator or the machine was the limit."
+    )
+
+
+def test_a_summary_says_where_it_comes_from_and_how_long_its_trials_took(tmp_path: Path) -> None:
+    folder = changed(stored(tmp_path / "0001", BOTH), seed=7, command="plimsoll lab run it.toml --seed 7")
+    [trial] = folder.read_trials()
+    attempts = [Attempt(outcome="ok", reason="others", started_unix_s=0.0, elapsed_s=each) for each in (2.0, 4.0)]
+    folder.write_trial(replace(trial, elapsed_s=8.0, attempts=attempts))
+    summary = summarise_run(folder)
+    assert (summary.run, summary.report) == (str(folder.path), str(folder.report))
+    assert (summary.suite, summary.question) == ("it", "Well?")
+    assert (summary.seed, summary.command, summary.elapsed_s) == (7, "plimsoll lab run it.toml --seed 7", 14.0)
+    assert [each.trial for each in summary.left_out] == [1]
+    assert [(each.code, each.trials) for each in summary.warnings] == [("too_few_trials", None), ("repeated", None)]
+
+
+def test_limits_are_listed_by_whether_they_are_missed_or_undecided(tmp_path: Path) -> None:
+    limits = [
+        read_limit(name, condition, source="it.toml")
+        for name, condition in (("completed_rate", "< 1"), ("completed_rate", "> 1"), ("requests.failed", "== 0"))
+    ]
+    summary = summarise_run(changed(stored(tmp_path / "0001", BOTH), limits=limits))
+    assert [each.figure for each in summary.limits_missed] == ["completed_rate"]
+    assert [each.figure for each in summary.limits_undecided] == ["requests.failed"]
+    assert [each.met for each in summary.points[0].limits] == [False, True, None]
+
+
+def test_who_stopped_is_listed_with_the_most_connections_that_a_server_at_its_limit_held(tmp_path: Path) -> None:
+    folder = stored_run(tmp_path / "0001", MODELS, repeat=3)
+    held: dict[int, list[Any]] = {1: [{"peak_connections": 7}, None, {"peak_connections": 9}], 2: [None] * 3}
+    for trial in folder.read_trials():
+        if trial.point in held:
+            outcome: Outcome = "hard_limit" if trial.point == 1 else "failed"
+            server: Any = {"summary": held[trial.point][trial.block - 1]}
+            folder.write_trial(replace(trial, outcome=outcome, reason=f"reason {trial.point}", server=server))
+    assert summarise_run(folder).stops == [
+        StopRecord(contender="poll", at={}, outcome="hard_limit", reason="reason 1", held=9),
+        StopRecord(contender="select", at={}, outcome="failed", reason="reason 2", held=None),
+    ]
+    alone = ended(tmp_path / "0002", ["failed"])
+    assert summarise_run(alone).stops == [
+        StopRecord(contender="", at={"server.model": "epoll"}, outcome="failed", reason="it failed", held=None)
+    ]
+
+
+def test_points_from_other_trials_leave_the_controls_out(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "0001", BOTH, models=("epoll", "poll"))
+    run = folder.read_run()
+    run.points = [run.points[0], run.points[1].model_copy(update={"control": True})]
+    first, second = folder.read_trials()
+    [point] = points_of(run, [replace(first, figures={RATE: 5.0}), second])
+    assert (point.number, point.figures[RATE].median) == (0, 5.0)
+
+
+def searched(path: Path, *searches: dict[str, object]) -> RunFolder:
+    """A run of one search of each of some servers."""
+    folder = stored(path, BOTH)
+    run = folder.read_run()
+    run.search = SearchSettingsRecord(over="load.rate", lowest=1, highest=10_000)
+    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server"}
+    run.searches = [
+        SearchRecord.model_validate(
+            {"number": place + 1, "point": place, "setting": {"server.model": f"m{place}"}, **base, **each}
+        )
+        for place, each in enumerate(searches)
+    ]
+    run.limits = [read_limit("response_time.p99", "< 5ms", source="it.toml")]
+    folder.write_run(run)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("search", "status", "valid"),
+    [
+        ({}, "complete", True),
+        ({"limited_by": None, "upper": None}, "complete", True),
+        ({"limited_by": "generator"}, "complete", False),
+        ({"limited_by": "environment"}, "complete", False),
+        ({"state": "out of patience"}, "complete", False),
+        ({"state": "interrupted"}, "interrupted", False),
+        ({"state": "planned", "lower": None, "upper": None, "limited_by": None}, "interrupted", False),
+    ],
+)
+def test_a_search_is_valid_where_every_one_found_what_the_server_carries(
+    tmp_path: Path, search: dict[str, object], status: str, *, valid: bool
+) -> None:
+    summary = summarise_run(searched(tmp_path / "0001", {}, search))
+    assert (summary.status, summary.valid) == (status, valid)
+    assert (summary.stops, summary.left_out, summary.limits_missed) == ([], [], [])
+
+
+def test_an_answer_has_three_sentences_at_most_and_counts_the_capacities_that_it_leaves_out(tmp_path: Path) -> None:
+    three = summarise_run(searched(tmp_path / "0001", {}, {}, {}))
+    assert three.answer == [each.text for each in three.capacities]
+    assert [each.partition(" carries")[0] for each in three.answer] == ["model m0", "model m1", "model m2"]
+    five = summarise_run(searched(tmp_path / "0002", {}, {}, {}, {}, {}))
+    assert five.answer == [
+        *(each.text for each in five.capacities[:2]),
+        "3 more settings are in the table of capacities.",
+    ]
