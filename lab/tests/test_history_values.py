@@ -88,7 +88,7 @@ def test_controls_and_figures_that_a_run_does_not_have_are_in_no_history(tmp_pat
         points=[one.model_copy(update={"setting": {}}), other.model_copy(update={"control": True})],
         figures=[each for each in run.figures if each.name == RATE],
     )
-    assert [(each.figure.name, each.at) for each in series_of([folder])] == [(RATE, "all")]
+    assert [(each.figure.name, each.at) for each in series_of([folder])] == [(RATE, "every setting")]
     changed(folder, points=[one.model_copy(update={"control": True}), other], figures=run.figures)
     assert [(each.figure.name, each.at) for each in series_of([folder])] == [
         (RATE, "model poll"),

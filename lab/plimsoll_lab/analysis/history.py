@@ -141,7 +141,7 @@ def _values(
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
             if name in figures:
-                place = formatting.setting(point.setting) or "all"
+                place = formatting.setting(point.setting)
                 value = _value(values, order, valid=len(valid)) if values else None
                 found.append((figures[name], place, repr(asked_at(point)), value))
     return found
