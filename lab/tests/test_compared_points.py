@@ -159,7 +159,8 @@ def test_only_points_that_every_run_has_are_compared(tmp_path: Path) -> None:
 def test_a_verdict_is_of_every_run(tmp_path: Path) -> None:
     a, b = (several(tmp_path, side, [level * day for day in DAYS]) for side, level in (("a", 1000), ("b", 990)))
     [rate, _] = compare_runs(a, b).verdicts
-    assert (rate.n, rate.ratio) == ((5, 5), pytest.approx(0.99))
+    assert rate.n == (5, 5)
+    assert rate.ratio == pytest.approx(0.99)
 
 
 POINT = PointRecord(

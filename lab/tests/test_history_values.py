@@ -101,7 +101,8 @@ def test_a_new_level_begins_where_it_changed_with_the_ratio_of_both(tmp_path: Pa
     level = [1000 * 1.01, 1000 / 1.01] * 3
     [series] = series_of(rated(tmp_path, [*level, *(0.75 * each for each in level)]))
     [change] = series.changes
-    assert (change.order, change.ratio) == (6, pytest.approx(0.75))
+    assert change.order == 6
+    assert change.ratio == pytest.approx(0.75)
     [steady] = series_of(rated(tmp_path / "steady", level * 2))
     assert steady.changes == []
     [stopped] = series_of(rated(tmp_path / "stopped", [*level, *([0.0] * 6)]))
@@ -114,7 +115,8 @@ def test_the_place_of_a_change_counts_runs_without_a_value(tmp_path: Path) -> No
     failed = stored(tmp_path / "0099", {RATE: 1.0}, family=JUDGED, outcome="failed")
     [series] = series_of([failed, *folders])
     [change] = series.changes
-    assert (change.order, change.ratio) == (7, pytest.approx(2))
+    assert change.order == 7
+    assert change.ratio == pytest.approx(2)
     assert series.missing == [0]
 
 

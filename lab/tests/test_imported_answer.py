@@ -11,6 +11,7 @@ from plimsoll_lab.analysis.imported import answer_imported
 from plimsoll_lab.store.run_record import FamilyRecord, ImportedFile, ImportRecord, RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import PlannedTrial
 
 NOBODY = "imported: nobody checked whether the generator or the machine was the limit."
@@ -42,13 +43,14 @@ def test_results_are_counted_and_their_tools_named_once() -> None:
 
 
 def test_each_contender_has_its_figures_at_its_last_load_with_a_result() -> None:
-    old, new = {"contender": "old"}, {"contender": "new"}
-    light, heavy, beyond = ({"load.connections": each} for each in (10, 20, 30))
+    def at(contender: str, connections: int) -> Settings:
+        return {"contender": contender, "load.connections": connections}
+
     points = [
-        point_summary(old | light, 0, completed_rate=1.0),
-        point_summary(old | heavy, 1, completed_rate=2000.0),
-        point_summary(old | beyond, 2, "failed", completed_rate=3.0),
-        point_summary(new | light, 3, completed_rate=4000.0, response_time_us__p99=900.0),
+        point_summary(at("old", 10), 0, completed_rate=1.0),
+        point_summary(at("old", 20), 1, completed_rate=2000.0),
+        point_summary(at("old", 30), 2, "failed", completed_rate=3.0),
+        point_summary(at("new", 10), 3, completed_rate=4000.0, response_time_us__p99=900.0),
     ]
     first = f"2 results of wrk2, {NOBODY}"
     run = run_of("wrk2", "wrk2")
@@ -57,8 +59,11 @@ def test_each_contender_has_its_figures_at_its_last_load_with_a_result() -> None
         "old, at 20 connections, completes 2,000/s.",
         "new, at 10 connections, completes 4,000/s and answers 99 % of requests within 900 us.",
     ]
-    assert answered(run, [point_summary(old, 0, completed_rate=5.0)]) == [first, "old completes 5.00/s."]
+    assert answered(run, [point_summary({"contender": "old"}, 0, completed_rate=5.0)]) == [
+        first,
+        "old completes 5.00/s.",
+    ]
     third = point_summary({"contender": "third"}, 4, completed_rate=5.0)
     assert answered(run, [*points, third]) == [first, "The table has the medians of 3 contenders."]
-    nothing = point_summary(old, 0, "failed", "it fell over")
+    nothing = point_summary({"contender": "old"}, 0, "failed", "it fell over")
     assert answered(run, [nothing]) == [first, "There is no valid result: it fell over."]
