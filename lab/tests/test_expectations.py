@@ -36,7 +36,7 @@ def test_an_expectation_is_an_expression_over_the_settings(
 def test_an_expected_status_is_a_figure_by_either_of_its_names(name: str) -> None:
     """By the longer one, a server without such an answer failed every trial."""
     pages = GOOD.replace('"echo"', '"http"').replace("[load]", '[load]\nprotocol = "http"')
-    assert named_figures(suite(pages + f'[expect]\n"{name}" = "== 0"\n')) == ("statuses.404",)
+    assert named_figures(suite(pages + f'[expect]\n"{name}" = "== 0"\n'))[0] == "statuses.404"
 
 
 def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:

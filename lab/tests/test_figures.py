@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from small_suites import GOOD, suite
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.hosts.samplers.usage import Usage
@@ -312,6 +313,30 @@ measured = false
     )
     names = {each.name for each in figures_of(suite)}
     assert {"role.saturator.cpu_cores", "client.h2.completed_rate", "client.h3.elapsed_s"} <= names
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ('[verdict]\nfigures = ["statuses.404"]\n', "statuses.404"),
+        ('[[chart]]\nfigure = "client.h7.cpu_cores"\nover = "server.model"\n', "client.h7.cpu_cores"),
+        (
+            (
+                '[[reference]]\nat = { "server.model" = "poll" }\nsource = "A report"\n'
+                'figure = "client.h7.cpu_cores"\nvalue = 0.2\n'
+            ),
+            "client.h7.cpu_cores",
+        ),
+    ],
+)
+def test_a_suite_has_every_figure_that_it_names(table: str, name: str) -> None:
+    """That of a host that `--set` left out, or of a status that is only compared, was unknown to
+    whoever looked for its unit: once all trials were made, the answer was an internal error.
+    """
+    pages = GOOD.replace("[load]", '[load]\nprotocol = "http"') + '[matrix]\n"server.model" = ["epoll", "poll"]\n'
+    names = [each.name for each in figures_of(suite(pages.replace('"echo"', '"http"') + table))]
+    assert name in names
+    assert len(names) == len(set(names))
 
 
 def test_hosts_that_a_suite_only_counts_have_figures_by_name() -> None:

@@ -265,6 +265,17 @@ def test_a_status_without_answers_is_a_count_of_0_to_an_expectation(lab: Lab, tm
     assert told["points"][0]["figures"]["statuses.404"]["median"] == 0
 
 
+def test_a_status_that_is_compared_is_counted_and_has_a_verdict(lab: Lab, tmp_path: Path) -> None:
+    """Once all trials were made, the answer was an internal error."""
+    web = NAMED.replace("[load]", '[server]\nprotocol = "http"\n[load]\nprotocol = "http"\npath = "/"')
+    (tmp_path / "named.toml").write_text(web.replace("figures = [", 'figures = ["statuses.404", '))
+    done = lab("run", "named.toml", "--json", "--fast")
+    assert done.returncode == 0, done.stderr
+    told = summary_of(done.stdout)
+    assert [point["figures"]["statuses.404"]["median"] for point in told["points"]] == [0, 0]
+    assert "statuses.404" in [verdict["figure"] for verdict in told["verdicts"]]
+
+
 def test_an_expectation_of_a_doubtful_figure_is_not_judged_and_says_so(lab: Lab, tmp_path: Path) -> None:
     expected = "[expect]\n" + '"response_time_us.p99_99" = "< 1us"\n'
     (tmp_path / "named.toml").write_text(NAMED.replace("[expect]\n", expected))

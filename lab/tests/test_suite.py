@@ -114,6 +114,18 @@ REFUSALS = {
     "limit's value": (GOOD + '[limits]\n"response_time.p99" = "<5"\n', "is not a duration"),
     "a status of an echo": (GOOD + '[limits]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
     "an expected status of an echo": (GOOD + '[expect]\n"statuses.404" = "== 0"\n', "only HTTP has statuses"),
+    "a status of an echo that is compared": (
+        GOOD + '[verdict]\nfigures = ["statuses.404"]\n',
+        "[verdict] figures: statuses.404: only HTTP has statuses",
+    ),
+    "a limit on no role": (
+        GOOD + '[limits]\n"role.forwarder.cpu_cores" = "< 1"\n',
+        "no role is called 'forwarder'; the suite has no [[role]]",
+    ),
+    "a comparison of no role": (
+        GOOD + '[verdict]\nfigures = ["role.other.cpu_cores"]\n[[role]]\nname = "another"\nkind = "load"\n',
+        "[verdict] figures: role.other.cpu_cores: no role is called 'other'; did you mean 'another'?",
+    ),
     "an expectation of a setting that there is not": (
         GOOD + '[expect]\n"connections.established" = "== load.conections"\n',
         "[expect] connections.established: load.conections is no number at every point",

@@ -223,16 +223,31 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
 
 def check_statuses(suite: Suite) -> None:
     """Only HTTP has statuses: generators of echoes alone could neither meet nor miss such a limit,
-    and miss every such expectation.
+    miss every such expectation, and have nothing to compare.
     """
     measured = {f"role.{role.name}": role.settings for role in suite.roles if role.kind == "load" and role.measured}
     generators: dict[str, Settings] = {"load": suite.load, **measured}
     varied = {path for paths in ({axis.path for axis in suite.axes}, *suite.single_points) for path in paths}
     if any(own.get("protocol") == "http" or f"{name}.protocol" in varied for name, own in generators.items()):
         return
-    stated = [("limits", each.figure, each.text) for each in suite.limits]
-    stated += [("expect", each.figure, f"{each.figure} {each.text}") for each in suite.expectations]
-    for table, figure, text in stated:
+    for figure, where in _judged(suite):
         if status_figure(figure.removeprefix("load.")) is not None:
             why = "only HTTP has statuses, and no measured load speaks it; set [load] protocol"
-            raise SuiteError(f"{suite.source}: [{table}] {text}: {why}")
+            raise SuiteError(f"{suite.source}: {where}: {why}")
+
+
+def check_roles(suite: Suite) -> None:
+    """Refuse to judge by a figure of a role that there is not: no trial would have it."""
+    roles = [role.name for role in suite.roles]
+    for figure, where in _judged(suite):
+        name = figure.split(".")[1] if figure.startswith("role.") else None
+        if name is not None and name not in roles:
+            known = suggest(name, roles) if roles else "; the suite has no [[role]]"
+            raise SuiteError(f"{suite.source}: {where}: no role is called '{name}'{known}")
+
+
+def _judged(suite: Suite) -> list[tuple[str, str]]:
+    """Each figure that trials are judged by, and where the suite says so."""
+    stated = [(each.figure, f"[limits] {each.text}") for each in suite.limits]
+    stated += [(each.figure, f"[expect] {each.figure} {each.text}") for each in suite.expectations]
+    return stated + [(each, f"[verdict] figures: {each}") for each in suite.verdict.figures]

@@ -191,23 +191,27 @@ def figure_named(name: str) -> Figure | None:
 
 def figures_of(suite: Suite, points: Iterable[Point] = ()) -> tuple[Figure, ...]:
     """Every figure that a trial of a suite may have: those of all trials, of its roles, of its
-    generators' hosts, and the statuses that its limits and expectations name. A suite may only
-    count the hosts; its points name them.
+    generators' hosts, and whatever else it names, such as a status. A suite may only count the
+    hosts; its points name them.
     """
     loads = (suite.place.load, *(point.place.load for point in points))
     clients = dict.fromkeys(host for load in loads if len(load) > 1 for host in load)
     of_roles = (each for role in suite.roles for each in part_figures("role", role.name))
     of_clients = (each for host in clients for each in part_figures("client", host))
-    statuses = (found for name in named_figures(suite) if (found := status_figure(name)) is not None)
-    return (*FIGURES, *of_roles, *of_clients, *dict.fromkeys(statuses))
+    named = (found for name in named_figures(suite) if (found := figure_named(name)) is not None)
+    return tuple(dict.fromkeys((*FIGURES, *of_roles, *of_clients, *named)))
 
 
 def named_figures(suite: Suite) -> tuple[str, ...]:
-    """The figures that the limits and the expectations of a suite name. An expectation may name one
-    of the generator's summary by `load.` too.
+    """The figures that a suite names: what it judges, expects, draws, and holds against documents.
+    An expectation may name one of the generator's summary by `load.` too.
     """
+    limited = (each.figure for each in suite.limits)
     expected = (each.figure.removeprefix("load.") for each in suite.expectations)
-    return (*(limit.figure for limit in suite.limits), *expected)
+    drawn = (figure for figure, _ in suite.drawn)
+    referred = (each.figure for each in suite.references)
+    claimed = (each.figure for each in suite.claims)
+    return tuple(dict.fromkeys((*limited, *expected, *suite.verdict.figures, *drawn, *referred, *claimed)))
 
 
 CAPACITY = "capacity"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.changes import apply_change
-from plimsoll_lab.suite.checks import check_compare, check_statuses
+from plimsoll_lab.suite.checks import check_compare, check_roles, check_statuses
 from plimsoll_lab.suite.claims import read_claims, read_references
 from plimsoll_lab.suite.contenders import CONTENDER, check_path, read_contenders, read_exclusions, read_points
 from plimsoll_lab.suite.drawn import read_drawn
@@ -113,6 +113,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
         check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
     check_compare(suite)
     check_statuses(suite)
+    check_roles(suite)
     return suite
 
 
