@@ -11,18 +11,26 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SUITE, Lab, lab_here, run_lab, summary_of
 from made_records import run_record, stored_run
+from small_suites import GOOD, SEARCH
 
 from plimsoll_lab.analysis.knees import AXIS as CONNECTIONS
+from plimsoll_lab.experiment import run as experiment_run
+from plimsoll_lab.experiment.plan import RunRequest, make_plan
+from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import program_digests
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import RunFolder, open_run, write_atomically
+from plimsoll_lab.store.folder import RunFolder, new_run, open_run, write_atomically
+from plimsoll_lab.suite import shipped
+from plimsoll_lab.suite.expand import as_text
 from plimsoll_lab.suite.secrets import HIDDEN, redact
+from plimsoll_lab.suite.spec import Plan
 
 
 @pytest.mark.parametrize(
@@ -254,12 +262,25 @@ def test_a_damaged_run_hides_no_other_from_the_list(tmp_path: Path, lab: Lab) ->
     assert done.stderr.count("\n") == 1
 
 
+FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "baseline": None, "tolerance": 0.0}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"schema_version": 2}, "newer version of Plimsoll (its schema version is 2, and this lab reads 1); update"),
         ({"tomorrow": 1}, "newer version of Plimsoll (this lab does not know tomorrow); update"),
         ({"seed": "x"}, "is damaged (seed: "),
+        ({"seed": -1}, "is damaged (seed: -1 is below 0)"),
+        (
+            {"limits": [{"figure": "completed_rate", "operator": "~", "value": 1, "text": "~1"}]},
+            "is damaged (limits.0.operator: '~' is none of ",
+        ),
+        (
+            {"family": {**FAMILY, "compare": "server.modle"}},
+            "is damaged (points.0.setting: server.modle is missing, along which contenders are compared)",
+        ),
+        ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures: 'speed' is no figure)"),
         ({"schema_version": None}, "is damaged (its schema version is None"),
     ],
 )
@@ -271,3 +292,29 @@ def test_a_record_of_a_newer_version_is_told_from_damage(tmp_path: Path, change:
         folder.read_run()
     assert said in str(refusal.value)
     assert "measures it again" not in str(refusal.value), "resume makes trials, and no run.json"
+
+
+TWO = '[contender.old]\nmodel = "epoll"\n[contender.new]\nmodel = "poll"\n'
+SUITES = {name: shipped.find(name).read_text() for name, _ in shipped.suites()} | {
+    "a search": SEARCH,
+    "a search of contenders": SEARCH + TWO,
+    "a point of contenders": GOOD + TWO + '[[point]]\n"load.connections" = 9\n',
+    "a compared load": GOOD
+    + '[verdict]\ncompare = "load.size"\ncontrol = true\n[matrix]\n"load.size" = ["1B", "2B"]\n',
+    "a gate": GOOD + TWO + '[verdict]\nbaseline = "old"\ntolerance = "5%"\n[limits]\nfailed_ratio = "< 1%"\n',
+}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_no_run_is_refused_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(experiment_run, "build_of", lambda _: {"plimsoll": "1"})
+
+    def planned(only: Mapping[str, Sequence[str]]) -> tuple[Plan, RunRequest]:
+        request = RunRequest(suite=name, only=only)
+        return make_plan(SUITES[name], source="it.toml", directory=str(tmp_path), request=request, seed=0), request
+
+    first = planned({})[0].points[0].setting
+    for only in ({}, *({path: [as_text(value)]} for path, value in first.items())):
+        plan, request = planned(only)
+        folder = new_run(tmp_path / "runs")
+        assert begin(folder, plan, request, "plimsoll", "proc").command == folder.read_run().command

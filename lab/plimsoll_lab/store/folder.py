@@ -21,6 +21,8 @@ from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.suite.conditions import OPERATORS
+from plimsoll_lab.suite.figures import figure_named
 
 DIGITS = 4
 LOOKED_AT_S = 0.1
@@ -74,7 +76,12 @@ class RunFolder:
 
     def read_run(self) -> RunRecord:
         """The run's own record."""
-        return _check(self.path / "run.json", RunRecord)
+        path = self.path / "run.json"
+        record = _check(path, RunRecord)
+        fault = _fault_of(record)
+        if fault is not None:
+            raise damaged(path, fault)
+        return record
 
     def write_trial(self, trial: TrialRecord) -> None:
         """Write one trial; once this returns it survives a crash."""
@@ -265,6 +272,22 @@ def _check(path: Path, form: type[Form]) -> Form:
         if unknown is not None:
             raise _newer(path, f"this lab does not know {_where(unknown)}") from None
         raise damaged(path, f"{_where(errors[0])}: {errors[0]['msg']}") from None
+
+
+def _fault_of(run: RunRecord) -> str | None:
+    """How the parts of a run's record contradict one another, or None: no lab writes such a run."""
+    if run.seed < 0:
+        return f"seed: {run.seed} is below 0"
+    for place, limit in enumerate(run.limits):
+        if limit.operator not in OPERATORS:
+            return f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
+    compare, figures = run.family.compare, run.figures_by_name
+    for place, point in enumerate(run.points):
+        if compare is not None and compare not in point.setting:
+            return f"points.{place}.setting: {compare} is missing, along which contenders are compared"
+    # Earlier labs compared figures of trials that they did not list, and had no value of them.
+    unknown = [name for name in run.family.figures if name not in figures and figure_named(name) is None]
+    return f"family.figures: '{unknown[0]}' is no figure" if unknown else None
 
 
 def _where(error: ErrorDetails) -> str:
