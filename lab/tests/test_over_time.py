@@ -16,7 +16,7 @@ from plimsoll_lab.analysis.over_time import Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
-from plimsoll_lab.report.series import chosen, series_table
+from plimsoll_lab.report.series import chosen, head_of, parts_of, series_table
 from plimsoll_lab.report.timelines import PANELS, section, timeline_charts
 from plimsoll_lab.report.view import Described, Table, Text
 from plimsoll_lab.store.folder import RunFolder
@@ -242,6 +242,15 @@ def test_the_numbers_of_a_chart_over_time_are_means_of_its_parts(folder: RunFold
         ["epoll, completed", "100", "120", "100", "90.0"],
         ["epoll, intended", "110", "110", "110", "110"],
     ]
+
+
+def test_a_column_that_begins_or_ends_at_the_opening_of_a_window_but_for_a_little_has_a_0() -> None:
+    """It was headed -0.00142 to 0.668 s; so is one that misses the opening by rounding alone."""
+    assert head_of(parts_of(-0.00142, 5.344, 8))[1] == "0 to 0.667 s"
+    around = head_of(parts_of(-0.7 * 3 + 0.006, 2.1, 6))
+    assert around[3:5] == ("-0.696 to 0 s", "0 to 0.702 s")
+    assert parts_of(-0.3, 0.3, 6)[2:4] == [(pytest.approx(-0.1), 0.0), (0.0, pytest.approx(0.1))]
+    assert head_of(parts_of(-0.01, 1.0, 2)) == ("", "-0.01 to 0.495 s", "0.495 to 1 s"), "a fiftieth of a part"
 
 
 def test_a_run_without_timelines_says_so_instead_of_an_empty_chart(tmp_path: Path) -> None:
