@@ -33,7 +33,7 @@ class Window:
     closed_unix_s: float | None = None
     """When the generator closed it."""
     read_unix_s: float = 0.0
-    """When the server's usage was read for its opening, on the wall clock of the server's host."""
+    """When the server's usage was read for its opening, by the lab's clock."""
     opened_at: float = 0.0
     """When the lab had read the server's usage for it, on its own monotonic clock, which samples
     are due by."""
