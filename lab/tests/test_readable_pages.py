@@ -116,6 +116,18 @@ def test_a_run_that_something_else_ended_is_not_said_to_have_failed_at_every_poi
     assert badge_of(page) == "failed"
 
 
+def test_one_failure_of_a_run_of_one_point_is_not_what_ended_it(tmp_path: Path) -> None:
+    """Three do. After one or two something else had ended the run, such as a full disk."""
+    folder = stored_run(tmp_path / "0001", repeat=3, outcome="failed")
+    run = folder.read_run()
+    run.status = "failed"
+    run.trials = (*run.trials, PlannedTrial(number=4, block=4, point=0))
+    folder.write_run(run)
+    assert "Every point failed, so the run ended early" in page_of(folder)
+    (tmp_path / "0001/trials/0003.json").unlink()
+    assert "The run did not end; 0 of 2 trials are valid results of 4 planned." in page_of(folder)
+
+
 def test_five_hundred_trials_fit_the_page(tmp_path: Path) -> None:
     models = ("epoll", "threads", "poll", "select", "uring")
     page = page_of(stored_run(tmp_path / "0001", models, repeat=100))

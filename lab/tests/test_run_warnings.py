@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from made_records import calibration_record, point_summary, run_record
 
+from plimsoll_lab.analysis.failures import nothing_worked
 from plimsoll_lab.analysis.run_warnings import (
     control_warnings,
     doubtful_figures,
-    nothing_worked,
     run_warnings,
     warnings_by_code,
     warnings_of_trials,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting, network
+from plimsoll_lab.analysis.failures import nothing_worked
 from plimsoll_lab.analysis.family import fell_behind
 from plimsoll_lab.stats.best import can_say_anything
 from plimsoll_lab.stats.reasons import counted
@@ -62,13 +63,6 @@ def run_warnings(
             )
         )
     return warnings if searching else [*warnings, *_discarded(points, trials)]
-
-
-def nothing_worked(run: RunRecord, trials: Sequence[TrialRecord]) -> bool:
-    """Whether a run of stated loads ended early, as every trial at every point failed."""
-    everywhere = {trial.point for trial in trials} == {point.number for point in run.points}
-    early = run.status == "failed" and run.search is None and len(trials) < len(run.trials)
-    return early and everywhere and all(each.outcome == "failed" for each in trials)
 
 
 def warnings_by_code(

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from plimsoll_lab import __version__
+from plimsoll_lab.analysis.failures import nothing_works
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.experiment.programs import programs_of
@@ -49,8 +50,6 @@ ATTEMPTS = 2
 is not."""
 COMING = 3
 """Trials to come that an event names."""
-LEAST_FAILURES = 3
-"""Failures that end a run of one point: what passes may spoil two trials in a row."""
 REPEAT_BUDGET = 0.25
 """Trials that may be made again, as a part of the run: a run takes a quarter longer at most."""
 MEAN = "response_time_us.mean"
@@ -278,17 +277,6 @@ def with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
     return trial if ratio is None else replace(trial, figures={**trial.figures, LAST_OVER_LINE: ratio})
 
 
-def nothing_works(now: Sequence[TrialRecord], points: Sequence[Point]) -> bool:
-    """Whether each point was tried since the start or the resume, and every trial failed: a server
-    that does not start at any point does not start in the next block either.
-    """
-    return (
-        (len(points) > 1 or len(now) >= LEAST_FAILURES)
-        and {trial.point for trial in now} == {point.number for point in points}
-        and all(trial.outcome == "failed" for trial in now)
-    )
-
-
 def carry_out(
     folder: RunFolder,
     record: RunRecord,
@@ -341,7 +329,8 @@ def carry_out(
                 note_hosts(folder, record, machines)
                 made.append(trial)
                 events.publish(trial_event(trial, len(plan.trials)))
-                if nothing_works(made[kept:], plan.points) and place + 1 < len(left):
+                # Of the trials since the start or the resume.
+                if nothing_works(made[kept:], points) and place + 1 < len(left):
                     return None
         if postponed:
             numbers = ", ".join(str(number) for number, _ in postponed)

@@ -19,7 +19,7 @@ import deflate
 from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.run_warnings import nothing_worked
+from plimsoll_lab.analysis.failures import nothing_worked
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import (
     by_connections,
