@@ -274,9 +274,10 @@ def test_the_figures_of_a_short_trial_stay_until_there_are_some_of_the_next(brow
         assert (page.locator("#rate").inner_text(), page.locator("#cpu").inner_text()) == ("-", "1.5 cores")
         assert page.locator("#earlier").inner_text() == ""
         assert page.locator("#rate-chart circle").count() == 0
-    first = "Until there are figures of it, those of its first measurement are shown."
-    with under_way(served, run, begun[0], second, again) as address:
-        assert visited(browser, served, address).page.locator("#earlier").inner_text() == first
+    before = "Until there are figures of it, those of its previous measurement are shown."
+    for events in ((second, again), (second, again, second, again)):
+        with under_way(served, run, begun[0], *events) as address:
+            assert visited(browser, served, address).page.locator("#earlier").inner_text() == before
     with under_way(served, run, begun[0], second, again, cost) as address:
         page = visited(browser, served, address).page
         assert (page.locator("#rate").inner_text(), page.locator("#cpu").inner_text()) == ("-", "1.5 cores")

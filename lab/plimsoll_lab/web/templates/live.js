@@ -115,7 +115,7 @@
         seconds = []; costs = []; current = event;
         at("now").hidden = false;
         if (shown === null) clear();
-        else say("earlier", `Until there are figures of it, those of ${shown.number === event.number ? "its first measurement" : `trial ${shown.number}`} are shown.`);
+        else say("earlier", `Until there are figures of it, those of ${shown.number === event.number ? "its previous measurement" : `trial ${shown.number}`} are shown.`);
         say("trial", `trial ${event.number}${event.of ? ` of ${event.of}` : ""}, ${words(event.point)}${event.again ? `, measured again: ${event.again}` : ""}`);
         say("next", event.next.length ? `Next: ${event.next.map(words).join("; ")}.` : "");
         break;
