@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,7 +18,7 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.trial import window as trial_window
 from plimsoll_lab.trial.generator_plan import Generator, may_wait
-from plimsoll_lab.trial.generator_records import apart_warnings, windows_record
+from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import (
     BEGIN_S,
     START_EACH_S,
@@ -112,6 +113,18 @@ def test_generators_of_a_window_of_stated_length_wait_for_one_another_where_they
     load: dict[str, Value], *, waits: bool
 ) -> None:
     assert may_wait(load) is waits
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_of_several_generators_the_one_without_a_summary_says_why_there_is_none(tmp_path: Path, silent: int) -> None:
+    """One whose connections failed ends with code 1, and was taken for the one that fell over."""
+    both = [generator("load"), generator("load-2")]
+    for number, each in enumerate(both):
+        each.summary = None if number == silent else {"connections": {"requested": 9, "established": 8}}
+        code, said = (-9, "killed") if number == silent else (1, "8 of 9 connections")
+        each.record |= {"command": [], "exit_code": code, "stderr_tail": said}
+    record, refusal = merge_summaries("/none", both, tmp_path)
+    assert (record["summary"], record["exit_code"], record["stderr_tail"], refusal) == (None, -9, "killed", None)
 
 
 @pytest.mark.parametrize(("opened", "warned"), [(10.005, False), (10.1, True), (10.5, False)])

@@ -30,10 +30,12 @@ def merge_summaries(binary: str, generators: Sequence[Generator], records: Path)
     if len(generators) == 1:
         return first.record, None
     summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
-    # 3 and 4 are verdicts on a whole summary; any other code but 0 comes first, as it says what
-    # went wrong.
-    decisive = next((each for each in generators if each.record["exit_code"] not in {0, 3, 4}), first)
     whole = len(summaries) == len(generators)
+    # What went wrong is told by one that ended without a summary. 3 and 4 are verdicts on a whole
+    # one; of the others any code but 0 comes first.
+    silent = [each for each in generators if each.summary is None]
+    wrong = [each for each in generators if each.record["exit_code"] not in {0, 3, 4}]
+    decisive = (*silent, *wrong, first)[0]
     merged, refusal = _merge(binary, summaries, records) if whole else (None, None)
     record: Json = {
         "command": first.record["command"],
