@@ -15,8 +15,10 @@ from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.read import read_text
+from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import Point, Role
 from plimsoll_lab.trial.disturbance import without_late
-from plimsoll_lab.trial.lifecycle import judged_figures, missed_limits
+from plimsoll_lab.trial.lifecycle import is_closed, is_counted, judged_figures, missed_limits, steady_think_s
 from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.validity import judge
 
@@ -238,6 +240,27 @@ def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:
     assert judge(replace(short, window_s=4.0)).warnings == ()
     assert judge(replace(short, think_s=0.4)).warnings == ()
     assert judge(replace(short, think_s=None)).warnings == ()
+
+
+LOADS: dict[str, tuple[Settings, tuple[bool, bool, float | None]]] = {
+    "alike": ({"duration": "1s", "think": "250ms"}, (True, False, 0.25)),
+    "pauses for longer": ({"duration": "1s", "think": "1s"}, (True, False, None)),
+    "at a rate": ({"duration": "1s", "rate": 100}, (False, False, None)),
+    "so many requests": ({"requests": 100, "think": "250ms"}, (True, True, None)),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_a_second_measured_load_is_part_of_what_a_trial_is_judged_by(name: str) -> None:
+    """Of [load] alone a trial took the pause: beside a thousand connections that think for a second
+    it said that requests take a second, and that the slow ones are missing.
+    """
+    settings, found = LOADS[name]
+    load: Settings = {"duration": "1s", "think": "250ms"}
+    second = Role(name="second", kind="load", on=None, measured=True, settings=settings)
+    for measured, expected in ((True, found), (False, LOADS["alike"][1])):
+        point = Point(number=0, setting={}, server={}, load=load, roles=(replace(second, measured=measured),))
+        assert (is_closed(point), is_counted(point), steady_think_s(point)) == expected
 
 
 def ramp(*cores: float) -> tuple[Sample, ...]:

@@ -138,7 +138,7 @@ def _statuses(printed: Json, asked: Collection[str]) -> Figures:
     return dict.fromkeys(names, 0.0) | pick(printed, names)
 
 
-def _measured(point: Point) -> list[Settings]:
+def measured_loads(point: Point) -> list[Settings]:
     """The loads whose requests are the trial's figures, together."""
     return [point.load, *(role.settings for role in point.roles if role.kind == LOAD and role.measured)]
 
@@ -147,7 +147,7 @@ def _due(summary: LoadSummary, point: Point) -> Figures:
     """What the suite asked for beside what was done; a window of a stated length has no number of
     requests due.
     """
-    loads = _measured(point)
+    loads = measured_loads(point)
     asked = [connections(load) for load in loads]
     established = summary.connections.established
     figures: Figures = {}
@@ -212,7 +212,7 @@ def _serves_others(point: Point) -> bool:
 def _answered_elsewhere(point: Point) -> bool:
     """Whether a further server of ours answers a load that is measured."""
     roles = {role.name: role for role in point.roles}
-    loads = (each for load in _measured(point) for each in by_target(load))
+    loads = (each for load in measured_loads(point) for each in by_target(load))
     last = (roles.get(way(load, point.roles)[-1]) for load in loads)
     # Of a command nobody knows where it sends what it is asked.
     return any(each is not None and each.kind == SERVER and "command" not in each.settings for each in last)

@@ -38,7 +38,7 @@ from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
-from plimsoll_lab.trial.figures import FigureSources, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, measured_loads, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import (
@@ -265,15 +265,15 @@ def _observation(
         window_s=max(0.0, partial.window.length_s) or None,
         window_missed=has_window and partial.window.was_missed,
         lag_s=partial.window.lag_s,
-        think_s=_think_s(point),
+        think_s=steady_think_s(point),
         throttled_s=machine.get("throttled_s"),
         busy_cores=machine.get("busy_cores"),
         server_cores=partial.window.server_cores(),
         server_waited_s=partial.window.server_waited_s(),
         samples=() if partial.server["metering"] == "proc" else tuple(partial.window.samples),
         network=links,
-        closed=_is_closed(point),
-        counted=_is_counted(point),
+        closed=is_closed(point),
+        counted=is_counted(point),
         limited=limited,
         missed=missed,
     )
@@ -294,14 +294,24 @@ def missed_limits(suite: Suite, printed: Json) -> frozenset[str]:
     return frozenset(each.figure for each in here if not OPERATORS[each.operator](told[each.figure], each.value))
 
 
-def _is_closed(point: Point) -> bool:
-    """Whether a connection's next request waits for its answer."""
-    return "rate" not in point.load
+def is_closed(point: Point) -> bool:
+    """Whether the next request of each connection waits for its answer."""
+    return all("rate" not in load for load in measured_loads(point))
 
 
-def _is_counted(point: Point) -> bool:
-    """Whether the load ends with a number of requests, however little time they take."""
-    return bool({"each", "requests"} & point.load.keys())
+def is_counted(point: Point) -> bool:
+    """Whether a load ends with a number of requests, however little time they take."""
+    return any({"each", "requests"} & load.keys() for load in measured_loads(point))
+
+
+def steady_think_s(point: Point) -> float | None:
+    """The pause of every connection, of closed loops over a stated time; any other load has no
+    steady number of connections, or no one pause, to reason about.
+    """
+    loads = measured_loads(point)
+    pauses = {think_s(load) for load in loads}
+    steady = is_closed(point) and all("duration" in load for load in loads)
+    return pauses.pop() if steady and len(pauses) == 1 else None
 
 
 def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
@@ -309,10 +319,11 @@ def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Se
     log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
     window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
     summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
-    closed = _is_closed(point)
-    alone = requests_alone(summary, closed=closed)
-    lost = loss_record(links, summary, alone, log, counted=_is_counted(point))
-    return lost or cut_record(links, window, log, closed=closed)
+    alone = requests_alone(summary, closed=is_closed(point))
+    lost = loss_record(links, summary, alone, log, counted=is_counted(point))
+    # A moment suppresses requests of each closed loop among the loads.
+    some = any("rate" not in load for load in measured_loads(point))
+    return lost or cut_record(links, window, log, closed=some)
 
 
 def _save_connections(generator: Generator, records: Path) -> list[Json]:
@@ -365,15 +376,6 @@ def _longest_s(suite: Suite, point: Point) -> float:
     """No part of a trial runs longer than this."""
     parts = 1 + len(point.roles)
     return parts * (suite.run.ready_timeout + DRAIN_S) + _timeout_s(suite, point)
-
-
-def _think_s(point: Point) -> float | None:
-    """Of a closed loop over a stated time; any other load has no steady number of connections to
-    reason about.
-    """
-    if "rate" in point.load or "duration" not in point.load:
-        return None
-    return think_s(point.load)
 
 
 def _timeout_s(suite: Suite, point: Point) -> float:
