@@ -177,8 +177,10 @@ class Window:
             # A walk over the processes in the middle of a window would disturb it: only its ends
             # are read.
             return SAMPLE_EVERY_S
-        usage = read_usage(host, server, {}, thorough=False).server
-        self.samples.append(Sample(at_s=now - self.opened_at, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
+        # The message may have waited: its sample is of the moment at which the host was read.
+        reading = read_usage(host, server, {}, thorough=False)
+        at_s, usage = reading.at_s - self.first_at_s, reading.server
+        self.samples.append(Sample(at_s=at_s, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
         return SAMPLE_EVERY_S
 
     def cpu_cores(self, name: str) -> float | None:
