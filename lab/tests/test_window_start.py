@@ -4,21 +4,25 @@ however late its ends are heard of.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from plimsoll_lab.hosts.external_server import ExternalServer
 from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
-from plimsoll_lab.store.records import Sample
+from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import RunSettings, Suite
 from plimsoll_lab.trial import window as trial_window
 from plimsoll_lab.trial.generator_plan import Generator, idle_until, stays_up
 from plimsoll_lab.trial.generators import Monitors, process_events
+from plimsoll_lab.trial.live import LiveEvents
 from plimsoll_lab.trial.window import Window
 
 HOST = cast("Host", None)
@@ -162,6 +166,21 @@ def test_a_sample_is_of_the_moment_at_which_the_host_was_read(monkeypatch: pytes
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 0.65])
     made.end(HOST, SERVER, {}, 1012.0, rests_until=None)
     assert [each.at_s for each in made.samples] == pytest.approx([0.0, 0.65, 1.15])
+
+
+def test_of_a_server_that_already_ran_nothing_is_sampled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It was shown with 0 cores on the live page, and stored with them."""
+    nothing = Usage(cpu_s=0.0, memory_bytes=None)
+    readings = iter(replace(each, server=nothing) for each in (OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    told: list[Json] = []
+    made, server, live = Window(), ExternalServer(), LiveEvents(tmp_path, told.append)
+    made.begin(HOST, server, {}, 1010.2)
+    assert made.sample(HOST, server, 1e9) == math.inf
+    made.end(HOST, server, {}, 1012.0, rests_until=None)
+    live.end(made)
+    assert (made.samples, told) == ([], [])
+    assert made.machine()["window_s"] == pytest.approx(1.8)
 
 
 def test_a_window_that_is_read_once_connections_may_have_closed_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

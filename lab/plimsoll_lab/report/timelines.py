@@ -43,8 +43,10 @@ second; else one for all."""
 ABSENT = {
     "rate": "the generator recorded fewer than two seconds",
     "connections": "the window ended before a second sample, or the connections of the server's host were not counted",
-    "CPU": "the window is too short for two samples",
-    "memory": "the window is too short for two samples, or the meter would have disturbed the trial",
+    "CPU": "the window is too short for two samples, the meter would have disturbed the trial, or the server already "
+    "ran",
+    "memory": "the window is too short for two samples, the meter would have disturbed the trial, or the server "
+    "already ran",
     "retransmissions": "the window is too short for two samples, or the run is older than these samples",
     "errors": "no request failed",
 }

@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from plimsoll_lab.hosts.external_server import ExternalServer
 from plimsoll_lab.hosts.host import Host, HostProcess, Process, UsageSnapshot, read_usage
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.threads import READY, ThreadReading
@@ -78,7 +79,7 @@ class Window:
     threads_last: Sequence[ThreadReading] = ()
     """The same as it closed."""
     samples: list[Sample] = field(default_factory=list)
-    """The server's tree over it."""
+    """The server's tree over it; none of a server that already ran."""
 
     @property
     def open(self) -> bool:
@@ -104,7 +105,7 @@ class Window:
             self.first, self.others_first = self.before.server, self.before.others
             self._opened_earlier(late_s)
         self.opened_unix_s = unix_s
-        self.samples.append(Sample(at_s=0.0, cpu_s=self.first.cpu_s, memory_bytes=self.first.memory_bytes))
+        self._keep(server, 0.0, self.first)
 
     def opened_by(self, unix_s: float) -> None:
         """It had opened by this moment: what another machine says comes later."""
@@ -150,7 +151,7 @@ class Window:
         self._list(server)
         self.closed_unix_s = unix_s
         self.samples = [each for each in self.samples if each.at_s < self.length_s]
-        self.samples.append(Sample(at_s=self.length_s, cpu_s=self.last.cpu_s, memory_bytes=self.last.memory_bytes))
+        self._keep(server, self.length_s, self.last)
 
     @property
     def was_missed(self) -> bool:
@@ -167,7 +168,9 @@ class Window:
         self.lag_s += min(self.rest_s, longer_s)
 
     def sample(self, host: Host, server: Process, now: float) -> float:
-        """Take a sample where one is due; seconds until the next."""
+        """Take a sample where one is due; seconds until the next, which may never come."""
+        if not self.samples:
+            return math.inf
         due_s = self.samples[-1].at_s + SAMPLE_EVERY_S - (now - self.opened_at)
         if due_s > 0:
             return due_s
@@ -179,9 +182,13 @@ class Window:
             return SAMPLE_EVERY_S
         # The message may have waited: its sample is of the moment at which the host was read.
         reading = read_usage(host, server, {}, thorough=False)
-        at_s, usage = reading.at_s - self.first_at_s, reading.server
-        self.samples.append(Sample(at_s=at_s, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
+        self._keep(server, reading.at_s - self.first_at_s, reading.server)
         return SAMPLE_EVERY_S
+
+    def _keep(self, server: Process, at_s: float, usage: Usage) -> None:
+        """Keep a sample; of a server that already ran nothing was read."""
+        if not isinstance(server, ExternalServer):
+            self.samples.append(Sample(at_s=at_s, cpu_s=usage.cpu_s, memory_bytes=usage.memory_bytes))
 
     def cpu_cores(self, name: str) -> float | None:
         """What another part used over the window, in cores."""
