@@ -230,6 +230,9 @@ class LinkWindow(Output):
     lost_outside: int = 0
     """Packets lost by fault before the window opened or after it closed, as when all connections
     are closed at once: the counts hold them too."""
+    late_outside: int = 0
+    """Frames handed over late before the window opened or after it closed. The counts hold their
+    packets too, of which a frame may have many."""
     drops_unknown: Sequence[str] = ()
     """Devices whose drops cannot be read."""
 

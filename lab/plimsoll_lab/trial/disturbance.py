@@ -66,14 +66,25 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
         return None
     if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
-    delivered, late, lost = sums(network)
-    if network.disturbances or (
-        lost <= LOST_TOLERATED * requests and late <= max(LATE_LEAST, LATE_TOLERATED * delivered)
-    ):
+    if network.disturbances:
         return None
-    lost_text = f"lost {lost} packets that they should have delivered"
-    fault = lost_text if lost else f"were late for {late} of {delivered} packets"
-    return f"the links {fault} during the window, and nothing says when"
+    lost = sums(network)[2]
+    faults = [f"lost {lost} packets that they should have delivered"] if lost > LOST_TOLERATED * requests else []
+    faults += _late_unknown(network)
+    return f"the links {' and '.join(faults)} during the window, and nothing says when" if faults else None
+
+
+def _late_unknown(network: LinkWindow) -> list[str]:
+    """That links were late at no moment that is known, in words. Each late frame is of a moment: if
+    the only ones that are known lie outside of the window, all late frames do.
+    """
+    delivered, late, _ = sums(network)
+    known = network.disturbances or network.late_outside
+    return (
+        []
+        if known or late <= max(LATE_LEAST, LATE_TOLERATED * delivered)
+        else [f"were late for {late} of {delivered} packets"]
+    )
 
 
 def requests_alone(load: LoadSummary, *, closed: bool) -> int:
@@ -272,7 +283,14 @@ def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
             )
         ]
     if not moments:
-        return []
+        return [
+            ResultWarning(
+                code="link_disturbed",
+                message=f"the links {fault} during the window, and nothing says when",
+                remedy="use a quieter machine, or one with more CPUs",
+            )
+            for fault in _late_unknown(network)
+        ]
     worst_us = max(each.worst_us for each in moments)
     dropped = f", and lost {lost}" if lost else ""
     return [

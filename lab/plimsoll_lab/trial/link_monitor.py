@@ -58,19 +58,16 @@ class LinkMonitor:
         then, now = _totals(before), _totals(after)
         inside = network.disturbances(opened, closed)
         around = network.disturbances(unix_s(before) if before else opened, unix_s(after))
+        outside = [read_output(Disturbance, each, "the emulator") for each in around if each not in inside]
         return {
             "from_unix_s": before["unix_s"] if before else None,
             "to_unix_s": after["unix_s"],
             "links": _difference(then, now),
             "disturbances": inside,
-            "lost_outside": sum(_lost(each) for each in around if each not in inside),
+            "lost_outside": sum(each.lost_frames for each in outside),
+            "late_outside": sum(each.late_frames for each in outside),
             "drops_unknown": after.get("drops_unknown", []),
         }
-
-
-def _lost(disturbance: Json) -> int:
-    """Packets lost in it."""
-    return read_output(Disturbance, disturbance, "the emulator").lost_frames
 
 
 def _totals(told: Json | None) -> LinkTotals:
