@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from small_suites import GOOD, SEARCH, plan, suite
 
+from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.suite.checks import setting_at
 from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.figures import named_figures
+from plimsoll_lab.trial.lifecycle import held_to_expectations
+from plimsoll_lab.trial.parts import PartialRecord
+from plimsoll_lab.trial.validity import Judgement
+from plimsoll_lab.trial.window import Window
 
 
 @pytest.mark.parametrize(
@@ -67,3 +75,29 @@ def test_a_duration_in_an_expectation_is_in_the_figures_own_unit(
 ) -> None:
     expectation = read_expectation(figure, condition, source="it.toml")
     assert (missed(expectation, {figure: seen}.get, {"load.think": "250ms"}.get) is None) is met
+
+
+@pytest.mark.parametrize(
+    ("figure", "read", "outcome"),
+    [
+        ("server.cpu_us_per_request", True, "failed"),
+        ("server.cpu_us_per_request", False, "ok"),
+        ("tcp.listen_overflows", False, "ok"),
+        ("role.second.cpu_cores", False, "ok"),
+        ("requests.due", False, "failed"),
+    ],
+)
+def test_what_was_not_read_of_a_count_fails_no_expectation(
+    tmp_path: Path, figure: str, outcome: Outcome, *, read: bool
+) -> None:
+    """A count that was over before the lab came to read the server is a result without its cost."""
+    role = '[[role]]\nname = "second"\nkind = "load"\nduration = "1s"\n'
+    (point,) = (asked := plan(GOOD + role + f'[expect]\n"{figure}" = "> 0"\n')).points
+    used = Usage(cpu_s=1.0, memory_bytes=None)
+    partial = PartialRecord(records=tmp_path, window=Window(first=used, last=used, length_s=1.0 if read else 0.0))
+    partial.load, partial.server = {"summary": {}}, {"summary": {}}
+    good = Judgement(outcome="ok", reason=None, warnings=())
+    found = held_to_expectations(asked.suite, point, good, {"completed_rate": 1.0}, partial)
+    assert found.outcome == outcome
+    told = [each.code for each in found.warnings]
+    assert told == (["expectation_not_judged"] if outcome == "ok" else [])

@@ -43,7 +43,8 @@ def unjudged(suite: Suite, is_known: Callable[[str], bool]) -> tuple[ResultWarni
         ResultWarning(
             code="expectation_not_judged",
             message=f"the trial lacks {each.figure}, so it is unknown whether it is {each.text} ([expect])",
-            remedy="use a quieter machine or a lighter load: the generator or the emulator of the links was late",
+            remedy="use a quieter machine or a lighter load: the generator, the emulator of the links or the "
+            "laboratory was late",
         )
         for each in suite.expectations
         if not is_known(each.figure)

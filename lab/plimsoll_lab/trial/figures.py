@@ -138,6 +138,14 @@ def _statuses(printed: Json, asked: Collection[str]) -> Figures:
     return dict.fromkeys(names, 0.0) | pick(printed, names)
 
 
+def is_read(name: str) -> bool:
+    """Whether a figure is of what the lab reads over the window, of the server, its host and the
+    roles; any other is of what programs print.
+    """
+    of_role = name.startswith("role.") and name.endswith(".cpu_cores")
+    return of_role or name.startswith(("server.cpu_", "server.memory_", "host.", "packets", "tcp."))
+
+
 def measured_loads(point: Point) -> list[Settings]:
     """The loads whose requests are the trial's figures, together."""
     return [point.load, *(role.settings for role in point.roles if role.kind == LOAD and role.measured)]

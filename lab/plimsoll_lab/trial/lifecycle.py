@@ -38,7 +38,7 @@ from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
-from plimsoll_lab.trial.figures import FigureSources, measured_loads, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, is_read, measured_loads, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import (
@@ -113,7 +113,7 @@ def run_trial(
     )
     figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
     if judgement.outcome == "ok":
-        judgement = _held_to_expectations(suite, point, judgement, figures, partial)
+        judgement = held_to_expectations(suite, point, judgement, figures, partial)
     return TrialRecord(
         number=planned.number,
         block=planned.block,
@@ -221,7 +221,7 @@ def _measure(
     return judge(replace(observed, generator_waited=_longest_wait(beside), unmerged=unmerged, warnings=tuple(warnings)))
 
 
-def _held_to_expectations(
+def held_to_expectations(
     suite: Suite, point: Point, judgement: Judgement, figures: Mapping[str, float], partial: PartialRecord
 ) -> Judgement:
     """What a result is worth beside what the suite expects of it."""
@@ -229,7 +229,10 @@ def _held_to_expectations(
     captured = {"capture": partial.captures[0].get("summary")} if partial.captures else {}
 
     def is_known(path: str) -> bool:
-        return path in figures or is_told(path, partial.cut, judgement.untold)
+        if path in figures:
+            return True
+        was_read = not (partial.window.was_missed and is_read(path))
+        return was_read and is_told(path, partial.cut, judgement.untold)
 
     unmet = first_unmet(suite, point, figures, summaries | captured, is_known)
     warnings = (*judgement.warnings, *unjudged(suite, is_known))
