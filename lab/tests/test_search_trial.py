@@ -181,6 +181,13 @@ def test_a_load_whose_trials_do_not_show_that_it_lasts_breaks_by_that() -> None:
     assert what_broke(SUITE, [disturbed], [disturbed], MACHINE).missed == (
         "the emulator disturbed each trial, and 'response_time.p99 < 50ms' is not known without that"
     )
+    late = ResultWarning(code="window_missed", message="it was over", remedy="longer")
+    missed = replace(disturbed, cut=None, warnings=(late,))
+    assert reading_of(missed, SUITE).met is None
+    assert what_broke(SUITE, [missed], [missed], MACHINE).missed == (
+        "each count was over before the laboratory read the server, and 'response_time.p99 < 50ms' is not known"
+    )
+    assert reading_of(replace(missed, warnings=()), SUITE).met is False
 
 
 def asked(*limits: tuple[str, str], over: str = "load.connections") -> Suite:

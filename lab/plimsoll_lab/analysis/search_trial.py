@@ -78,7 +78,7 @@ def reading_of(trial: TrialRecord, suite: Suite) -> Reading:
     is_steady = _batch_growth(trial).refuted if tells else _growth(trial) is not None
     if met and over_a_rate(suite) and not is_steady:
         return Reading(met=None, excess=excess)
-    if met and any(_cut_away(trial, limit) for limit in suite.limits):
+    if met and any(_is_unknown(trial, limit) for limit in suite.limits):
         return Reading(met=None, excess=excess)
     return Reading(met=met, excess=excess)
 
@@ -124,7 +124,9 @@ def _untold(trial: TrialRecord, suite: Suite) -> str:
     """Why a trial that met every limit, as far as it has figures, does not show that its load
     lasts.
     """
-    limit = next((each for each in suite.limits if _cut_away(trial, each)), None)
+    limit = next((each for each in suite.limits if _is_unknown(trial, each)), None)
+    if limit is not None and _was_missed(trial):
+        return f"each count was over before the laboratory read the server, and '{limit.text}' is not known"
     if limit is not None:
         return f"the emulator disturbed each trial, and '{limit.text}' is not known without that"
     return "no trial, however long, showed that the backlog does not grow"
@@ -183,16 +185,22 @@ def _truncated(trial: TrialRecord) -> str | None:
 def _off(trial: TrialRecord, limit: Limit) -> float:
     value = trial.figures.get(limit.figure)
     if value is None:
-        return 0.0 if _cut_away(trial, limit) else MOST_LOST
+        return 0.0 if _is_unknown(trial, limit) else MOST_LOST
     if OPERATORS[limit.operator](value, limit.value):
         return 0.0
     high, low = max(value, limit.value), min(value, limit.value)
     return max(LEAST_LOST, 1 - low / high) if high > 0 else LEAST_LOST
 
 
-def _cut_away(trial: TrialRecord, limit: Limit) -> bool:
-    """Whether the figure of a limit is unknown, as the emulator disturbed the trial."""
-    return trial.cut is not None and limit.figure not in trial.figures
+def _is_unknown(trial: TrialRecord, limit: Limit) -> bool:
+    """Whether the figure of a limit is unknown, as the emulator disturbed the trial, or as a count
+    was over before the lab came to read the server.
+    """
+    return limit.figure not in trial.figures and (trial.cut is not None or _was_missed(trial))
+
+
+def _was_missed(trial: TrialRecord) -> bool:
+    return any(warning.code == "window_missed" for warning in trial.warnings)
 
 
 def _unmet(trial: TrialRecord) -> float:
