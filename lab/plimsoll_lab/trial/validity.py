@@ -20,6 +20,7 @@ from plimsoll_lab.trial.observation import (
     load_warnings,
     machine_warnings,
 )
+from plimsoll_lab.trial.retry import SHORTEST_S
 
 FAILED_RATIO_TOLERATED = 0.001
 """Above one failed request in a thousand the server did not do the work it is timed for."""
@@ -147,10 +148,12 @@ def _starved(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None
 
 
 def _missed(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None:
-    """Why nothing is known of the machine in a window that lasted as long as was asked for. A count
-    may well be over that soon: it lacks what the server used, and is a result.
+    """Why nothing is known of the machine in a window. A short count may well be over before it is
+    read, on any machine: it lacks what the server used, and is a result.
     """
-    return None if seen.counted else next((each.message for each in warnings if each.code == "window_missed"), None)
+    if seen.counted and seen.load_summary is not None and seen.load_summary.elapsed_s < SHORTEST_S:
+        return None
+    return next((each.message for each in warnings if each.code == "window_missed"), None)
 
 
 def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tuple[Outcome, str | None]]:
