@@ -102,7 +102,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
         ("invalid", _starved(seen, warnings)),
         ("invalid", _missed(seen, warnings)),
         *_invalid(seen, warnings),
-        ("generator_limited", _unsent(summary)),
+        ("generator_limited", _unsent(summary) if seen.closed else None),
         ("failed", _shortfall(summary)),
     )
     return next(((outcome, reason) for outcome, reason in findings if reason is not None), ("ok", None))
@@ -212,7 +212,7 @@ def _unsent(summary: LoadSummary) -> str | None:
     doing alone.
     """
     unsent, scheduled = summary.requests.unsent, summary.requests.scheduled
-    if summary.intended_rate is not None or unsent <= UNSENT_TOLERATED * scheduled:
+    if unsent <= UNSENT_TOLERATED * scheduled:
         return None
     return f"the generator never sent {unsent} of the {scheduled} requests that were due"
 
