@@ -30,6 +30,7 @@ const FORK_TIME: Duration = Duration::from_micros(500);
 /// What the processes yielded together.
 pub(super) struct Forked {
     pub(super) summary: Summary,
+    /// The signal that came. Whether it cut a window short each process has said of its own.
     pub(super) interrupted: Option<Signal>,
 }
 
@@ -73,7 +74,6 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     "fork".clone_into(&mut summary.generator.engine);
     summary.warnings = once_each(&summary.warnings, records.len());
     warnings::judge_together(&mut summary, config);
-    summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase()).or(summary.interrupted);
     Ok(Forked { summary, interrupted })
 }
 

@@ -124,6 +124,28 @@ fn what_processes_cannot_do_is_refused() {
 }
 
 #[test]
+fn a_signal_after_the_windows_of_all_processes_has_cut_none_short() {
+    // What it is asked stays under way, so that the processes do not end with their windows.
+    let silent = serve(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let mut child = command("echo", &silent.to_string(), "--engine fork -c 2 -d 100ms").spawn().expect("it runs");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    while !lines.contains("\"window_closed\"") {
+        assert!(stdout.read_line(&mut lines).expect("a line") > 0, "it ended before its windows closed: {lines}");
+    }
+    let kill = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    assert!(kill.expect("kill runs").success());
+    stdout.read_to_string(&mut lines).expect("text");
+    let mut output = child.wait_with_output().expect("it ends");
+    output.stdout = lines.into_bytes();
+    let run = outcome(&output);
+    // The processes go on for a second; this one may be kept from a CPU for longer.
+    assert!([Some(143), Some(1)].contains(&run.told), "{}", run.stderr);
+    assert_eq!((run.summary().get("interrupted"), run.count("requests.in_flight")), (None, 2), "{}", run.summary());
+    assert!(!run.warnings().contains(&"interrupted"), "{}", run.summary());
+}
+
+#[test]
 fn a_run_that_is_interrupted_twice_still_says_what_it_counted() {
     let (asked, requests) = mpsc::channel();
     let silent = serve(move |mut stream| {
