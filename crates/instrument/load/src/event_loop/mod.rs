@@ -364,16 +364,21 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
     }
 
-    /// What was queued is about to be submitted: that is when it is sent.
+    /// What was queued is about to be submitted: that is when it is sent. A request that is due at
+    /// no instant of its own is not due before: what this loop did since is no part of its time.
     fn note_submitted(&mut self) {
         if self.unsubmitted.is_empty() {
             return;
         }
         let now = self.now();
+        let has_schedule = self.shared.config.pace.has_schedule();
         for (key, possible) in self.unsubmitted.drain(..) {
             let Some(connection) = self.slab.get_mut(key) else { continue };
             if matches!(connection.state, State::Busy | State::Connecting) {
                 connection.sent = now;
+                if possible.is_some() && !has_schedule {
+                    connection.intended = now;
+                }
             }
             if let Some(possible) = possible {
                 self.ledger.sent(possible, now);

@@ -224,6 +224,21 @@ fn a_request_is_sent_when_it_is_submitted_and_not_when_it_is_queued() {
 }
 
 #[test]
+fn a_request_that_is_due_at_no_instant_begins_as_it_is_submitted() {
+    for (phase, begins_with_send) in [(Start::Spread, true), (Start::Lockstep, false)] {
+        let mut event_loop: EventLoop<Echo, Silent<true>> =
+            open_loop_of(1, |config| config.pace = Pace::Closed { think: Think::None, phase });
+        let key = event_loop.due.pop_front().expect("its request is due");
+        event_loop.begin_due(key);
+        let queued = event_loop.now();
+        std::iter::from_fn(|| Some(event_loop.now())).find(|now| *now > queued).expect("time passes");
+        event_loop.note_submitted();
+        let connection = event_loop.slab.get(key).expect("it is there");
+        assert_eq!(connection.intended == connection.sent, begins_with_send, "{phase:?}");
+    }
+}
+
+#[test]
 fn a_wait_for_a_connection_while_another_loop_has_one_free_is_the_generators_own() {
     for (free, waits) in [(0, true), (1, false)] {
         let mut event_loop: EventLoop<Echo, Silent> = open_loop_of(2, |_| ());
