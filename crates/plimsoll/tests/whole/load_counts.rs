@@ -144,6 +144,27 @@ fn the_end_of_a_count_is_told_although_another_request_cannot_be_sent() {
 }
 
 #[test]
+fn of_a_request_that_nobody_reads_as_many_bytes_are_sent_as_the_kernel_took() {
+    thread::scope(|scope| {
+        for engine in ["epoll", "uring", "threads"] {
+            scope.spawn(move || {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+                let target = listener.local_addr().expect("it is bound");
+                // More than the buffers of both sockets hold.
+                let run = load(target, &format!("-c 1 -d 2s --barrier -s 16MiB --engine {engine}"));
+                let told = format!("{engine}: {}", run.summary());
+                assert_eq!(run.count("requests.in_flight"), 1, "{told}");
+                // Only now does anybody take it.
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let mut received = Vec::new();
+                stream.read_to_end(&mut received).expect("the end");
+                assert_eq!(run.count("bytes_sent"), received.len() as u64, "{told}");
+            });
+        }
+    });
+}
+
+#[test]
 fn where_each_request_opens_a_connection_none_is_missed_before_its_turn() {
     for engine in ENGINES {
         // The last of them has its turn 0.75 s after the first.

@@ -75,6 +75,9 @@ pub enum SendMode {
     /// Completes at once with what there was room for, or with `WouldBlock`: the kernel keeps no
     /// memory for long.
     None,
+    /// Waits until there is room, and completes with what there was room for: how much is sent is
+    /// known while the rest waits.
+    Some,
     /// Waits until everything is sent or the connection fails.
     All,
 }
@@ -215,6 +218,7 @@ impl Ring {
         };
         let flags = match mode {
             SendMode::None => libc::MSG_DONTWAIT,
+            SendMode::Some => 0,
             SendMode::All => libc::MSG_WAITALL,
         };
         let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)

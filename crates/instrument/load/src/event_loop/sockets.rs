@@ -66,8 +66,8 @@ pub(crate) trait Sockets: Sized {
     fn take_sent(&mut self) -> usize;
 
     /// Whether nothing is left of what was taken to be sent on sockets that were closed: it is
-    /// sent, or will never be. What is under way on another socket belongs to a request under way,
-    /// and may be so for as long as the server does not read.
+    /// sent, or will never be. What is under way on another socket is left of a request under way,
+    /// or of one that was answered early, and may be so for as long as the server does not read.
     fn has_sent_all(&self) -> bool;
 
     /// What has arrived, or `WouldBlock`; more than that is reported.

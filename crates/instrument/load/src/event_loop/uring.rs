@@ -223,7 +223,7 @@ impl Sockets for Uring {
         state.blocked = count < bytes.len();
         let mut copy = self.free_buffers.pop().unwrap_or_default();
         copy.extend_from_slice(&bytes[..count]);
-        let outcome = self.ring.send(*socket, Payload::Owned(copy, 0), SendMode::All);
+        let outcome = self.ring.send(*socket, Payload::Owned(copy, 0), SendMode::Some);
         self.note(outcome);
         Ok(count)
     }

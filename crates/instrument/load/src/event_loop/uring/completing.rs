@@ -85,7 +85,7 @@ impl Uring {
         match outcome {
             Ok(count) if from + count < bytes.len() && !state.closing => {
                 state.sending = true;
-                let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), SendMode::All);
+                let outcome = self.ring.send(slot, Payload::Owned(bytes, from + count), SendMode::Some);
                 self.note(outcome);
                 return None;
             }
