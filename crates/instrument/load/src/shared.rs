@@ -92,7 +92,7 @@ impl ThreadResult {
 }
 
 /// What the calling thread has used and waited for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     cpu: Duration,
     run_queue: Duration,

@@ -50,7 +50,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     fn open_window(&mut self, now: u64) {
-        self.usage_at_open = Usage::now();
+        self.usage_at_open = Some(Usage::now());
         let at = self.shared.control.opens.get().map_or(now, |opens| opens.min(now));
         let uncounted = self.claim_under_way();
         self.ledger.open(at, uncounted);
@@ -98,7 +98,10 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             .collect();
         self.ledger.wrote(self.sockets.take_sent());
         self.ledger.close(end, requests.into_iter());
-        self.usage_at_open.note_since(&mut self.result);
+        // None of a loop that came to its end before: what it used is of no window.
+        if let Some(usage) = self.usage_at_open {
+            usage.note_since(&mut self.result);
+        }
         if !self.shared.opens_after_window() {
             self.abandon_all(&[State::BackingOff, State::Connecting, State::Handshaking]);
         }

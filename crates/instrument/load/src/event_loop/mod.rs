@@ -169,7 +169,7 @@ struct EventLoop<P: Protocol, S: Sockets> {
     closing: bool,
     /// Whether connections stay up after it, until they may close.
     holds: bool,
-    usage_at_open: Usage,
+    usage_at_open: Option<Usage>,
     /// The thread's CPU time before the wait under way, where it polls.
     polls_since: Option<Duration>,
     result: ThreadResult,
@@ -219,7 +219,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             gate_passed: false,
             closing: false,
             holds: config.await_end,
-            usage_at_open: Usage::default(),
+            usage_at_open: None,
             polls_since: None,
             result: ThreadResult::new(worker),
             shared,

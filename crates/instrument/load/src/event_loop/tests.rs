@@ -186,6 +186,14 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up_and_nothing_of_it_is_in_the_wind
 }
 
 #[test]
+fn a_loop_that_ends_before_the_window_used_none_of_its_cpu_time() {
+    let event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
+    assert_ne!(clock::thread_cpu_time(), Duration::ZERO);
+    let result = event_loop.finish();
+    assert_eq!((result.cpu, result.run_queue), (Duration::ZERO, Duration::ZERO));
+}
+
+#[test]
 fn what_is_due_as_the_window_closes_is_sent() {
     let mut event_loop = open_loop(|_| ());
     event_loop.shared.control.opens.set(0);

@@ -57,7 +57,7 @@ pub(super) struct Client<'a, P: Protocol> {
     pub(super) ledger: Ledger,
     shown: (u64, u64),
     result: ThreadResult,
-    usage_at_open: Usage,
+    usage_at_open: Option<Usage>,
     /// When the wait that reported these bytes returned.
     reported: u64,
 }
@@ -102,7 +102,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             ledger: Ledger::new(config, P::TELLS_TRANSMISSION, 1, recorder),
             shown: (0, 0),
             result: ThreadResult::new(number),
-            usage_at_open: Usage::default(),
+            usage_at_open: None,
             reported: 0,
         }
     }
@@ -301,7 +301,7 @@ impl<'a, P: Protocol> Client<'a, P> {
     pub(super) fn open_window_by(&mut self, now: u64) {
         let control = &self.shared.control;
         if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(now) && !control.has_no_window() {
-            self.usage_at_open = Usage::now();
+            self.usage_at_open = Some(Usage::now());
             let uncounted = self.claim_under_way();
             self.ledger.open(control.opens.get().map_or(now, |opens| opens.min(now)), uncounted);
         }
@@ -346,7 +346,10 @@ impl<'a, P: Protocol> Client<'a, P> {
         }
         self.ledger.never_sent(self.left);
         self.ledger.close(end, self.under_way.into_iter());
-        self.usage_at_open.note_since(&mut self.result);
+        // None of a thread that came to its end before: what it used is of no window.
+        if let Some(usage) = self.usage_at_open {
+            usage.note_since(&mut self.result);
+        }
     }
 
     /// Shows its progress, and tells the others of requests of the run's count that have ended.
