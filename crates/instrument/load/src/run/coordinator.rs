@@ -347,6 +347,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             interrupted: self.interrupted,
             ..Outcome::nothing_yet()
         };
+        // The coordinator may come late to either end of the window. A loop that does has had no
+        // CPU to use meanwhile.
+        outcome.cpu = outcome.cpu.max(results.iter().map(|part| part.cpu).sum());
         let mut cpu_by_worker = vec![Duration::ZERO; outcome.workers];
         let mut work_by_worker = cpu_by_worker.clone();
         for part in results {
@@ -403,7 +406,46 @@ const PAGE_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_measure::arrivals::Think;
+
     use super::*;
+    use crate::config::tests::config;
+    use crate::config::{Config, Opening, Pace, Phase as Start};
+    use crate::shared::tests::{echo, shared};
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn all_up(&mut self, _: u64, _: SystemTime) {}
+        fn window_opened(&mut self, _: SystemTime) {}
+        fn window_closed(&mut self, _: SystemTime) {}
+        fn progress(&mut self, _: &Progress) {}
+    }
+
+    fn closed_loop() -> Config {
+        config(Pace::Closed { think: Think::None, phase: Start::Spread })
+    }
+
+    fn signals() -> Signals {
+        Signals::take(&[]).expect("a descriptor")
+    }
+
+    #[test]
+    fn cpu_time_of_a_window_to_which_the_coordinator_came_late_is_that_of_its_loops() {
+        for (seen_ms, loops_ms, cpu_ms) in [(0, [30, 12], 42), (50, [30, 12], 50)] {
+            let shared = Arc::new(shared(closed_loop(), echo()));
+            let mut nobody = Nobody;
+            let coordinator = Coordinator::new(&shared, &mut nobody, signals(), 2, 0).expect("an input");
+            let cpu = Duration::from_millis(seen_ms);
+            let ends = Ends { opens: Some(0), closed: Some(1_000_000_000), cpu, memory_bytes: 0, peak: 0 };
+            let results = loops_ms.into_iter().zip(0..).map(|(cpu_ms, worker)| {
+                let cpu = Duration::from_millis(cpu_ms);
+                ThreadResult { cpu, ..ThreadResult::new(worker) }
+            });
+            let outcome = coordinator.gather(results.collect(), ends);
+            assert_eq!(outcome.cpu, Duration::from_millis(cpu_ms));
+        }
+    }
 
     #[test]
     fn a_run_is_late_by_the_time_from_its_instant_to_its_beginning() {
