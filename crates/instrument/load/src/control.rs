@@ -37,7 +37,7 @@ impl SharedInstant {
 pub(crate) struct Control {
     origin: Instant,
     /// The origin, in nanoseconds since 1970.
-    unix_origin: u64,
+    unix_origin: AtomicU64,
     /// From here on connections may be opened.
     pub(crate) starts: SharedInstant,
     /// From here on requests may be sent.
@@ -71,7 +71,7 @@ impl Control {
         let (origin, unix_origin) = common_instant();
         Ok(Control {
             origin,
-            unix_origin,
+            unix_origin: AtomicU64::new(unix_origin),
             starts: SharedInstant::unset(),
             gate: SharedInstant::unset(),
             opens: SharedInstant::unset(),
@@ -97,13 +97,28 @@ impl Control {
 
     /// Nanoseconds since 1970.
     pub(crate) fn unix(&self, at: u64) -> u64 {
-        self.unix_origin + at
+        self.unix_origin.load(Ordering::Acquire) + at
+    }
+
+    /// Reads the wall clock anew, as it may have been set since the run began. Called before the
+    /// instant of a start is translated: all generators of a load begin at it by their own clocks.
+    /// Records of what happened before keep the clock that they began with.
+    pub(crate) fn follow_wall_clock(&self) {
+        let (at, unix) = common_instant();
+        let passed = at.duration_since(self.origin).as_nanos() as u64;
+        self.unix_origin.store(unix.saturating_sub(passed), Ordering::Release);
+    }
+
+    /// As if the wall clock had been set back by so much since the run began.
+    #[cfg(test)]
+    pub(crate) fn set_wall_clock_back(&self, by: std::time::Duration) {
+        self.unix_origin.fetch_add(by.as_nanos() as u64, Ordering::AcqRel);
     }
 
     /// The instant of the run that is so many nanoseconds since 1970; its origin, where that is
     /// earlier.
     pub(crate) fn since_origin(&self, unix: u64) -> u64 {
-        unix.saturating_sub(self.unix_origin)
+        unix.saturating_sub(self.unix_origin.load(Ordering::Acquire))
     }
 
     pub(crate) fn instant(&self, at: u64) -> Instant {

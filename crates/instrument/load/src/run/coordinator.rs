@@ -237,6 +237,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             self.observer.all_up(control.up(), SystemTime::now());
         }
         let given = awaited.given?;
+        control.follow_wall_clock();
         // Windows are to open together: when the connections began to open matters no more.
         self.start_lag = lag(Some(given), control.unix(now));
         let since_1970 = given.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -428,6 +429,25 @@ mod tests {
 
     fn signals() -> Signals {
         Signals::take(&[]).expect("a descriptor")
+    }
+
+    #[test]
+    fn a_start_that_is_given_is_by_the_wall_clock_as_it_is_then() {
+        let opening = Opening { barrier: true, await_start: true, ..closed_loop().opening };
+        let shared = Arc::new(shared(Config { opening, ..closed_loop() }, echo()));
+        let mut nobody = Nobody;
+        let mut coordinator = Coordinator::new(&shared, &mut nobody, signals(), 1, 0).expect("an input");
+        let control = &shared.control;
+        control.connection_up();
+        control.set_wall_clock_back(Duration::from_secs(60));
+        let ahead = Duration::from_secs(3600);
+        coordinator.awaited = Some(Awaited { told: true, given: Some(SystemTime::now() + ahead) });
+        let now = control.now();
+        let start = Duration::from_nanos(coordinator.start(now).expect("it was given"));
+        // Both clocks are read a moment later than the test read them.
+        let error = start.abs_diff(Duration::from_nanos(now) + ahead);
+        assert!(error < Duration::from_secs(30), "{error:?}");
+        assert_eq!(coordinator.start_lag, Duration::ZERO);
     }
 
     #[test]
