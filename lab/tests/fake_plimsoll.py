@@ -85,7 +85,8 @@ def load() -> None:
         time.sleep(600)
     say(event="window_opened", unix_s=time.time())
     time.sleep(WINDOW_S)
-    say(event="window_closed", unix_s=time.time() + HELD_UP_S)
+    holds = {"holds_s": 5.0} if "--await-end" in sys.argv else {}
+    say(event="window_closed", unix_s=time.time() + HELD_UP_S, **holds)
     if FAKE == "no_summary":
         print("error: it fell over", file=sys.stderr, flush=True)
         sys.exit(1)

@@ -4,6 +4,7 @@ however late its ends are heard of.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -277,13 +278,21 @@ def test_whose_connections_may_stay_up(load: dict[str, Value], *, stays: bool) -
 
 
 @pytest.mark.parametrize(
-    ("stay", "dies", "rests_until"),
-    [((True, True), False, 1016.5), ((True, False), False, None), ((True, True), True, None)],
+    ("stay", "holds_s", "dies", "rests_until"),
+    [
+        ((True, True), (5.0, 7.0), False, 1016.5),
+        ((True, True), (5.0, 3), False, 1015.0),
+        ((True, True), (5.0, None), False, None),
+        ((True, False), (5.0, None), False, None),
+        ((True, True), (5.0, 7.0), True, None),
+    ],
 )
 def test_connections_close_once_the_end_has_been_read(
-    stay: tuple[bool, bool], rests_until: float | None, *, dies: bool
+    stay: tuple[bool, bool], holds_s: tuple[float, float | None], rests_until: float | None, *, dies: bool
 ) -> None:
-    """Those of a generator that has ended have closed, whatever it was to do."""
+    """Each generator says for how long they stay up. Those of one that has ended have closed,
+    whatever it was to do.
+    """
     done: list[object] = []
 
     def generator(number: int, *, stays_up: bool, said: list[str], dies: bool = False) -> Generator:
@@ -304,7 +313,8 @@ def test_connections_close_once_the_end_has_been_read(
             process=cast("HostProcess", process),
         )
 
-    first, last = (f'{{"event":"window_closed","unix_s":{at}}}' for at in (1011.5, 1012.0))
+    ends = zip((1011.5, 1012.0), holds_s, strict=True)
+    first, last = (json.dumps({"event": "window_closed", "unix_s": at, "holds_s": held}) for at, held in ends)
     opened = '{"event":"window_opened","unix_s":1010.0}'
     generators = [
         generator(0, stays_up=stay[0], said=[opened, first]),

@@ -62,3 +62,11 @@ def unix_s(event: Json) -> float:
     """When it happened, in seconds since 1970."""
     value = event.get("unix_s")
     return float(value) if isinstance(value, int | float) else time.time()
+
+
+def held_until(at_unix_s: float, event: Json) -> float | None:
+    """Until when a generator keeps its connections up that closed its window at that moment, unless
+    it is let go; None where it closes them at once.
+    """
+    value = event.get("holds_s")
+    return at_unix_s + value if isinstance(value, int | float) else None

@@ -57,6 +57,9 @@ class Generator:
     """Whether it has ended."""
     window: dict[str, float] = field(default_factory=dict)
     """The ends of its window that it has reported, by the lab's clock, in seconds since 1970."""
+    holds_until: float | None = None
+    """Until when its connections stay up after its window, by the lab's clock, as it has said; None
+    where they close with it."""
     record: Json = field(default_factory=dict)
     """Its record."""
     connections: list[Json] = field(default_factory=list)

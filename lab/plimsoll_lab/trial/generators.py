@@ -17,7 +17,7 @@ from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.store.program_output import LoadSummary, read_output
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import SERVER
-from plimsoll_lab.trial.events import events, last_event, unix_s
+from plimsoll_lab.trial.events import events, held_until, last_event, unix_s
 from plimsoll_lab.trial.generator_plan import Generator, IdleUntil
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents
@@ -36,9 +36,6 @@ BEGIN_S = 0.1
 """The same, whatever their number."""
 STOP_S = 5.0
 """A generator that is asked to stop writes its summary within this."""
-HOLD_S = 5.0
-"""For so long after its window a generator keeps up connections that nobody lets it close (`load
---await-end`)."""
 WINDOW = ("window_opened", "window_closed")
 """The events at the ends of a generator's window."""
 TOO_LATE = "that instant has passed"
@@ -212,7 +209,8 @@ def process_events(
             kind = str(event.get("event"))
             _note(each, kind, event)
             if each.measured and kind in WINDOW:
-                each.window[kind] = each.host.own_time(unix_s(event))
+                at_unix_s = each.window[kind] = each.host.own_time(unix_s(event))
+                each.holds_until = held_until(at_unix_s, event)
         if code is not None:
             _end(each, code)
     _follow_window(generators, server, metered, window, monitors)
@@ -253,9 +251,9 @@ def _rests_until(generators: Sequence[Generator]) -> float | None:
     """Until when no connection closes after the windows of all; None where one may have closed, as
     those of a generator do that has ended.
     """
-    if not all(each.stays_up and not each.ended for each in generators):
-        return None
-    return min(each.window[WINDOW[1]] for each in generators) + HOLD_S
+    held = [each.holds_until for each in generators if each.stays_up and not each.ended]
+    known = [until for until in held if until is not None]
+    return min(known) if len(known) == len(generators) else None
 
 
 def _note(generator: Generator, kind: str, event: Json) -> None:

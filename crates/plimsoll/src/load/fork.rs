@@ -152,7 +152,7 @@ impl Observer for PipeObserver {
         self.report(OPENED, at);
     }
 
-    fn window_closed(&mut self, at: SystemTime) {
+    fn window_closed(&mut self, at: SystemTime, _: Option<Duration>) {
         self.report(CLOSED, at);
     }
 
@@ -208,7 +208,7 @@ fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut 
         announce.progress(&progress(generators, stage, begun.elapsed()));
         if closed == generators.len() {
             closed += 1;
-            announce.window_closed(SystemTime::now());
+            announce.window_closed(SystemTime::now(), None);
         }
     }
     interrupted

@@ -45,6 +45,15 @@ struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<u64>,
     unix_s: f64,
+    /// For how long at most connections stay up from here on, where they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds_s: Option<f64>,
+}
+
+impl Event {
+    fn of(event: &'static str, at: SystemTime) -> Event {
+        Event { event, connections: None, unix_s: unix_seconds(at), holds_s: None }
+    }
 }
 
 impl Live {
@@ -75,10 +84,9 @@ impl Live {
         }
     }
 
-    fn event(&self, event: &'static str, connections: Option<u64>, at: SystemTime) {
+    fn event(&self, event: &Event) {
         if self.json {
-            let line =
-                serde_json::to_string(&Event { event, connections, unix_s: unix_seconds(at) }).unwrap_or_default();
+            let line = serde_json::to_string(event).unwrap_or_default();
             let mut stdout = std::io::stdout().lock();
             // A closed standard output ends nothing: the run is on its way.
             let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
@@ -131,15 +139,16 @@ impl Live {
 
 impl Observer for Live {
     fn all_up(&mut self, connections: u64, at: SystemTime) {
-        self.event("all_up", Some(connections), at);
+        self.event(&Event { connections: Some(connections), ..Event::of("all_up", at) });
     }
 
     fn window_opened(&mut self, at: SystemTime) {
-        self.event("window_opened", None, at);
+        self.event(&Event::of("window_opened", at));
     }
 
-    fn window_closed(&mut self, at: SystemTime) {
-        self.event("window_closed", None, at);
+    fn window_closed(&mut self, at: SystemTime, holds: Option<Duration>) {
+        let holds_s = holds.map(|time| time.as_secs_f64());
+        self.event(&Event { holds_s, ..Event::of("window_closed", at) });
     }
 
     fn progress(&mut self, progress: &Progress) {

@@ -6,15 +6,14 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
 
 use crate::support::forwarder::listener;
 use crate::support::peer::{Run, command, outcome, read_once, serve};
 
 const CONNECTIONS: u64 = 20;
-
-/// The longest that connections are kept up.
-const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
 /// The connections of an echo server, and how many of them the generator has ended.
 #[derive(Default)]
@@ -44,6 +43,8 @@ struct Held {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
+    /// What it said as its window closed.
+    closed: Value,
     accepted: Arc<Accepted>,
 }
 
@@ -61,7 +62,8 @@ impl Held {
             line.clear();
             assert!(output.read_line(&mut line).expect("a line") > 0, "it ended before its window closed");
         }
-        Held { child, input, output, accepted }
+        let closed = serde_json::from_str(&line).expect("an event");
+        Held { child, input, output, closed, accepted }
     }
 
     /// Whether every connection stays up, for as long as it would take to close them many times.
@@ -149,9 +151,17 @@ fn a_signal_lets_them_close() {
 }
 
 #[test]
-fn for_a_program_that_never_says_so_they_close_all_the_same() {
-    let run = Held::start("", "").end();
+fn for_a_program_that_never_says_so_they_close_after_the_time_that_was_told() {
+    let held = Held::start("", "");
+    let [closed, holds] = ["unix_s", "holds_s"].map(|name| held.closed[name].as_f64().expect("seconds"));
+    let run = held.end();
     assert_eq!(run.code, Some(0), "{}", run.stderr);
+    let ended = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    // The clock may be slewed meanwhile.
+    assert!(ended - closed > holds - 0.1, "{} s after it closed", ended - closed);
+    let help = command("echo", "127.0.0.1:7", "--help").output().expect("the binary runs").stdout;
+    let help = String::from_utf8(help).expect("text").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains(&format!("gives a line, or ends; for {holds} s at most.")), "{help}");
 }
 
 #[test]
@@ -177,14 +187,14 @@ fn without_a_connection_it_waits_for_nobody() {
     drop(closed);
     for engine in ["epoll", "threads"] {
         let arguments = format!("--engine {engine} --await-end -c 2 -d 10m --timeout 100ms");
-        let began = Instant::now();
         let mut child =
             command("echo", &address.to_string(), &arguments).stdin(Stdio::piped()).spawn().expect("it runs");
         let open = child.stdin.take();
         let run = outcome(&child.wait_with_output().expect("it ends"));
         drop(open);
         assert_eq!((run.code, run.count("connections.established")), (Some(1), 0), "{engine}: {}", run.stderr);
-        assert!(began.elapsed() < LONGEST_HOLD, "{engine}: it kept up what there was not");
+        let closed = run.lines.iter().find(|line| line["event"] == "window_closed").expect("it closed");
+        assert!(closed.get("holds_s").is_none(), "{engine}: it kept up what there was not");
     }
 }
 

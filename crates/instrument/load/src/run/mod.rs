@@ -82,8 +82,9 @@ pub trait Observer {
     fn all_up(&mut self, connections: u64, at: SystemTime);
     /// The window has opened.
     fn window_opened(&mut self, at: SystemTime);
-    /// The window has closed.
-    fn window_closed(&mut self, at: SystemTime);
+    /// The window has closed. Where connections stay up after it until another program lets them
+    /// close, `holds` is for how long at most.
+    fn window_closed(&mut self, at: SystemTime, holds: Option<Duration>);
     /// Reports how far the run has come, at least four times a second.
     fn progress(&mut self, progress: &Progress);
 }
