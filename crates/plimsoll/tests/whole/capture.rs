@@ -135,7 +135,7 @@ fn a_capture_whose_interface_goes_away_has_all_until_then_and_its_file_is_not_ta
     let mut command = host.command(PLIMSOLL);
     let running = Running::start(command.args(["capture", "-i", "lo", "-w", file.path(), "--json"]));
     send_datagrams(&host, 20);
-    run("ip", &["-n", &host.0, "link", "set", "lo", "down"]);
+    host.output("ip", &["link", "set", "lo", "down"]);
     let (summary, error) = failed(&running.output());
     assert!(error.contains("cannot capture on `lo`: it went down or away"), "{error}");
     assert_eq!((&summary["packets"], &summary["kernel_drops"]), (&20.into(), &0.into()), "{summary}");
@@ -335,20 +335,9 @@ fn wireshark_counts_the_same() {
             pair.load(&address, &["-c", "10", "-d", "2s", "-s", "20000B", "--verify", "length"]);
             // Nobody listens there; and nobody is there.
             pair.load("10.0.0.2:9", &["-c", "3", "-n", "3"]);
-            run(
-                "ip",
-                &[
-                    "-n",
-                    &pair.hosts[0].0,
-                    "neigh",
-                    "add",
-                    "10.0.0.77",
-                    "lladdr",
-                    "02:00:00:00:00:77",
-                    "dev",
-                    &pair.devices[0],
-                ],
-            );
+            let neighbour = "neigh add 10.0.0.77 lladdr 02:00:00:00:00:77 dev";
+            let arguments: Vec<&str> = neighbour.split(' ').chain([pair.devices[0].as_str()]).collect();
+            pair.hosts[0].output("ip", &arguments);
             let mut silent = pair.hosts[0].command("timeout");
             let _ = silent.args(["3", PLIMSOLL, "load", "echo", "10.0.0.77:7000", "-c", "3", "-n", "3"]).output();
         });

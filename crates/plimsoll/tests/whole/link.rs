@@ -206,7 +206,7 @@ fn a_killed_link_leaves_no_device_in_any_namespace() {
     skip_without_namespaces!();
     let mut pair = Pair::new("");
     let name = pair.devices[0].clone();
-    let exists = |host: &Namespace| run("ip", &["-n", &host.0, "-o", "link"]).contains(&name);
+    let exists = |host: &Namespace| host.output("ip", &["-o", "link"]).contains(&name);
     assert!(exists(&pair.hosts[0]));
     pair.link.child.kill().expect("it can be killed");
     pair.link.child.wait().expect("it can be waited for");

@@ -52,7 +52,7 @@ impl KernelHost {
 
     /// The names of its devices.
     fn devices(&self) -> Vec<String> {
-        let lines = run("ip", &["-n", &self.namespace.0, "-o", "link"]);
+        let lines = self.namespace.output("ip", &["-o", "link"]);
         let name = |line: &str| line.split([':', '@']).nth(1).expect("a name").trim().to_owned();
         lines.lines().map(name).filter(|name| name != "lo").collect()
     }
@@ -63,7 +63,7 @@ fn a_kernel_link_removes_the_devices_that_it_made_and_no_other() {
     skip_without_namespaces!();
     for taken in ["br0", "p1", "h2-eth0", "plneed0"] {
         let host = KernelHost::new();
-        run("ip", &["-n", &host.namespace.0, "link", "add", "name", taken, "type", "bridge"]);
+        host.namespace.output("ip", &["link", "add", "name", taken, "type", "bridge"]);
         let output = host.link().output().expect("it starts");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(5), "{error}");
@@ -86,9 +86,9 @@ fn a_kernel_link_counts_what_its_queue_drops() {
     let hosts = [Namespace::new(), Namespace::new()];
     for (number, other) in hosts.iter().enumerate() {
         let device = format!("h{}-eth0", number + 1);
-        run("ip", &["-n", &host.namespace.0, "link", "set", &device, "netns", &other.0]);
-        run("ip", &["-n", &other.0, "address", "add", &format!("10.0.0.{}/24", number + 1), "dev", &device]);
-        run("ip", &["-n", &other.0, "link", "set", &device, "up"]);
+        host.namespace.output("ip", &["link", "set", &device, "netns", &other.process()]);
+        other.output("ip", &["address", "add", &format!("10.0.0.{}/24", number + 1), "dev", &device]);
+        other.output("ip", &["link", "set", &device, "up"]);
     }
     let send = "exec 3<>/dev/udp/10.0.0.2/9; for each in $(seq 300); do printf %1000s x >&3; done; true";
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -146,7 +146,7 @@ fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
     skip_without_namespaces!();
     let host = KernelHost::new();
     let mut running = Running::start(host.link().args(["--json", "--interval", "10ms"]).stderr(Stdio::piped()));
-    run("ip", &["-n", &host.namespace.0, "link", "delete", "h1-eth0"]);
+    host.namespace.output("ip", &["link", "delete", "h1-eth0"]);
     assert_eq!(running.child.wait().expect("it can be waited for").code(), Some(1));
     let mut said = String::new();
     std::io::Read::read_to_string(running.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");

@@ -1,7 +1,7 @@
 //! Namespaces and links for a test, gone when it ends. Needs root and `ip` of iproute2; without,
 //! the test says so and is skipped.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,20 +10,14 @@ use serde_json::Value;
 
 /// Why no namespace can be made here, if so.
 pub(crate) fn lacking() -> Option<String> {
-    let name = fresh_name();
-    let made = Command::new("ip").args(["netns", "add", &name]).output();
-    let lacking = match &made {
-        Err(error) => Some(format!("`ip` of iproute2 does not run: {error}")),
+    match Command::new("unshare").args(["--net", "ip", "link"]).output() {
+        Err(error) => Some(format!("`unshare` of util-linux does not run: {error}")),
         Ok(output) if !output.status.success() => {
             Some(format!("no namespace can be made: {}", String::from_utf8_lossy(&output.stderr).trim()))
         }
         Ok(_) if !std::path::Path::new("/dev/net/tun").exists() => Some("/dev/net/tun is missing".to_owned()),
         Ok(_) => None,
-    };
-    if made.is_ok_and(|output| output.status.success()) {
-        run("ip", &["netns", "del", &name]);
     }
-    lacking
 }
 
 /// Returns from a test that cannot run here, after saying why.
@@ -50,21 +44,35 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// A namespace.
-pub(crate) struct Namespace(pub(crate) String);
+/// A namespace. It has no name, which would outlive a test that is killed: it lasts as long as the
+/// process in it, and that reads from this one until the end.
+pub(crate) struct Namespace {
+    keeper: Child,
+}
 
 impl Namespace {
     pub(crate) fn new() -> Namespace {
-        let name = fresh_name();
-        run("ip", &["netns", "add", &name]);
-        run("ip", &["-n", &name, "link", "set", "lo", "up"]);
-        Namespace(name)
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--net", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut keeper = unshare.spawn().expect("unshare starts");
+        // It answers from within.
+        let (input, output) = (keeper.stdin.as_mut().expect("a pipe"), keeper.stdout.as_mut().expect("a pipe"));
+        input.write_all(b"\n").expect("it reads");
+        output.read_exact(&mut [0]).expect("a namespace can be made");
+        let namespace = Namespace { keeper };
+        namespace.output("ip", &["link", "set", "lo", "up"]);
+        namespace
+    }
+
+    /// What `ip` calls it by.
+    pub(crate) fn process(&self) -> String {
+        self.keeper.id().to_string()
     }
 
     /// A command that runs in the namespace.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, program]);
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.process(), "--net", "--", program]);
         command
     }
 
@@ -90,15 +98,16 @@ impl Namespace {
 
     /// Moves a device here, gives it an address and brings it up.
     pub(crate) fn plug(&self, device: &str, address: &str) {
-        run("ip", &["link", "set", device, "netns", &self.0]);
-        run("ip", &["-n", &self.0, "address", "add", address, "dev", device]);
-        run("ip", &["-n", &self.0, "link", "set", device, "up"]);
+        run("ip", &["link", "set", device, "netns", &self.process()]);
+        self.output("ip", &["address", "add", address, "dev", device]);
+        self.output("ip", &["link", "set", device, "up"]);
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
     }
 }
 
@@ -257,4 +266,12 @@ impl Pair {
         let last = text.lines().last().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)));
         serde_json::from_str(last).expect("its last line is the summary")
     }
+}
+
+#[test]
+fn a_namespace_ends_with_the_pipe_of_the_program_that_made_it_however_that_ends() {
+    skip_without_namespaces!();
+    let mut namespace = Namespace::new();
+    drop(namespace.keeper.stdin.take());
+    assert!(namespace.keeper.wait().expect("it can be waited for").success());
 }
