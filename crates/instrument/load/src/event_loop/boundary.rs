@@ -15,19 +15,30 @@ const UP: [State; 3] = [State::Idle, State::Due, State::Finished];
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Passes the gate and opens the window, once their instants have come.
     pub(super) fn pass_openings(&mut self, now: u64) {
-        let control = &self.shared.control;
-        let (gate, opens) = (control.gate.has_come(now), control.opens.has_come(now));
+        let gate = self.shared.control.gate.has_come(now);
         // The window is opened before the gate, so that where both are the same instant the first
         // request is in the window.
-        if opens && !control.has_no_window() && self.ledger.phase() == Phase::WarmUp {
-            self.open_window(now);
-        }
+        self.open_window_by(now);
         if gate && !self.gate_passed {
             self.pass_gate();
         }
     }
 
-    /// Closes the window where its end has come by the instant of what is to be counted next.
+    /// Opens and closes the window where either instant has come by that of what is to be counted
+    /// next.
+    pub(super) fn cross_boundaries(&mut self, at: u64) {
+        self.open_window_by(at);
+        self.close_window_by(at);
+    }
+
+    fn open_window_by(&mut self, at: u64) {
+        let control = &self.shared.control;
+        if self.ledger.phase() == Phase::WarmUp && control.opens.has_come(at) && !control.has_no_window() {
+            self.open_window(at);
+        }
+    }
+
+    /// Closes the window where its end has come.
     pub(super) fn close_window_by(&mut self, at: u64) {
         if !(self.closing || self.is_closed()) && self.shared.control.closes.has_come(at) {
             self.pass_openings(at);

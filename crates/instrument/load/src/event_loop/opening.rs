@@ -164,7 +164,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A connection is usable.
     pub(super) fn establish(&mut self, key: Key) {
         let now = self.now();
-        self.close_window_by(now);
+        self.cross_boundaries(now);
         let Some(connection) = self.slab.get_mut(key) else { return };
         self.pending -= 1;
         self.shared.control.connection_up();
@@ -183,7 +183,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// An attempt to open a connection has failed, with this error number.
     pub(super) fn attempt_failed(&mut self, key: Key, number: i32) {
         let now = self.now();
-        self.close_window_by(now);
+        self.cross_boundaries(now);
         let Some(mut connection) = self.take(key) else { return };
         if matches!(connection.state, State::Connecting | State::Handshaking) {
             self.pending -= 1;
@@ -201,7 +201,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A connection is lost, and with it the request under way.
     pub(super) fn drop_connection(&mut self, key: Key, cause: Cause) {
         let now = self.now();
-        self.close_window_by(now);
+        self.cross_boundaries(now);
         match self.slab.get(key).map(|connection| connection.state) {
             Some(State::Handshaking) => return self.attempt_failed(key, EPROTO),
             Some(State::Finished) => return self.close(key),

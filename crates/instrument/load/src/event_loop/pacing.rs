@@ -175,13 +175,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A request is answered.
     fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool, at: Option<Duration>) {
         let now = self.now();
-        let Some(connection) = self.slab.get(key) else { return };
-        let request = self.request(connection);
+        let Some(sent) = self.slab.get(key).map(|connection| connection.sent) else { return };
         let (came, reported) = match at {
-            Some(at) => (self.clock.run(at).clamp(request.sent.min(now), now), None),
+            Some(at) => (self.clock.run(at).clamp(sent.min(now), now), None),
             None => (now, Some(self.reported)),
         };
-        self.close_window_by(came);
+        self.cross_boundaries(came);
+        let Some(connection) = self.slab.get(key) else { return };
+        let request = self.request(connection);
         self.ledger.answered(request, answer, came, reported);
         self.deferred_reads.answered(answer.payload, at.is_some());
         let Some(connection) = self.slab.get_mut(key) else { return };

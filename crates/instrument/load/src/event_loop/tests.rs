@@ -186,6 +186,19 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up_and_nothing_of_it_is_in_the_wind
 }
 
 #[test]
+fn what_ends_once_the_window_has_opened_is_of_it_though_the_loop_is_yet_to_open_it() {
+    let mut event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
+    event_loop.dispatch(1);
+    let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|one| one.state == State::Busy);
+    let key = event_loop.slab.keys().find(is_busy).expect("one is under way");
+    event_loop.shared.control.opens.set(event_loop.now());
+    event_loop.lose(key, Cause::Closed);
+    let books = books(event_loop);
+    let warm_up = books.warm_up.expect("there was one").requests;
+    assert_eq!((warm_up.in_flight, warm_up.failed, books.window.requests.failed), (1, 0, 1));
+}
+
+#[test]
 fn a_loop_that_ends_before_the_window_used_none_of_its_cpu_time() {
     let event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
     assert_ne!(clock::thread_cpu_time(), Duration::ZERO);
