@@ -107,20 +107,10 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
 /// (tcp(7)).
 pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
     use std::os::fd::AsRawFd;
-    /// Of the kernel's struct tcp_info, whose 17th eight bytes are tcpi_bytes_received; what
-    /// follows is not asked for.
+    /// The 17th eight bytes.
     const BYTES_RECEIVED: usize = 16;
+    let info: [u64; BYTES_RECEIVED + 1] = tcp_info(&socket)?;
     let socket = socket.as_fd().as_raw_fd();
-    let mut info = [0_u64; BYTES_RECEIVED + 1];
-    let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has, and the length,
-    // whose address is given; both live for the call.
-    let outcome = unsafe {
-        libc::getsockopt(socket, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length)
-    };
-    if outcome != 0 {
-        return Err(io::Error::last_os_error());
-    }
     let mut unread: libc::c_int = 0;
     // SAFETY: SIOCINQ (the same number as FIONREAD) writes one int, whose address is given and
     // lives for the call.
@@ -129,6 +119,35 @@ pub fn end_has_arrived(socket: impl AsFd, read: u64) -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     Ok(info[BYTES_RECEIVED] > read + u64::from(unread.unsigned_abs()))
+}
+
+/// Whether a packet has ever come to a TCP socket before one that precedes it in the stream
+/// (TCP_INFO's tcpi_rcv_ooopack, since Linux 5.4).
+pub fn has_reordered(socket: impl AsFd) -> io::Result<bool> {
+    /// The 57th four bytes, which are the first of the 29th eight.
+    const OUT_OF_ORDER: usize = 28;
+    let info: [u64; OUT_OF_ORDER + 1] = tcp_info(socket)?;
+    Ok(info[OUT_OF_ORDER].to_ne_bytes()[..4] != [0; 4])
+}
+
+/// The beginning of the kernel's struct tcp_info (include/uapi/linux/tcp.h); zero where the kernel
+/// has less.
+fn tcp_info<const WORDS: usize>(socket: impl AsFd) -> io::Result<[u64; WORDS]> {
+    use std::os::fd::AsRawFd;
+    let mut info = [0_u64; WORDS];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is what `info` has, and the length,
+    // whose address is given; both live for the call.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A socket that has begun to connect. Its outcome is known when it becomes writable: see
@@ -343,6 +362,7 @@ mod tests {
             far.write_all(b"twelve bytes").expect("there is room");
             near.read_exact(&mut [0; 5]).expect("they arrive");
             assert!(!arrived(&near, 5), "seven bytes wait, and no end");
+            assert!(!has_reordered(&near).expect("a TCP socket"), "one packet came");
             far.shutdown(Shutdown::Write).expect("connected");
             let deadline = std::time::Instant::now() + Duration::from_secs(60);
             while !arrived(&near, 5) {

@@ -38,6 +38,24 @@ fn no_request_is_faster_than_the_link_and_every_packet_is_counted() {
 }
 
 #[test]
+fn an_answer_is_whole_once_the_last_of_its_lost_packets_has_come() {
+    skip_without_namespaces!();
+    let pair = Pair::new(r#", "delay": "50ms", "reverse": {"delay": "50ms", "loss": "20%"}"#);
+    let mut serve = pair.hosts[1].command(PLIMSOLL);
+    let server = Running::start(serve.args(["serve", "http", "--synthetic", "--json", "--listen", "10.0.0.2:0"]));
+    let url = format!("http://{}/bytes/10000", server.ready["addresses"][0].as_str().expect("an address"));
+    // Eight packets, of which none is lost in a sixth of the answers. The others take two round
+    // trips at least, and in four of five of them the last packet comes after one.
+    let mut load = pair.hosts[0].command(PLIMSOLL);
+    load.args(["load", "http", &url, "--json", "--quiet", "-t", "1", "--reconnect"]);
+    let output = load.args(["-c", "100", "-R", "40", "-d", "4s"]).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let summary: Value = serde_json::from_str(text.lines().last().expect("a summary")).expect("JSON");
+    assert!(summary["transmission_time_us"]["count"].as_u64() >= Some(20), "{summary}");
+    assert!(summary["transmission_time_us"]["p50"].as_f64() >= Some(200e3), "{summary}");
+}
+
+#[test]
 fn the_share_asked_for_is_lost_and_counted() {
     skip_without_namespaces!();
     let pair = Pair::new(r#", "delay": "100us", "loss": "10%""#);

@@ -30,8 +30,11 @@ pub(crate) struct Epoll {
     reported: usize,
     buffer: Box<[u8]>,
     sent: usize,
-    /// Whether the kernel notes when bytes arrive.
+    /// Whether the kernel notes when bytes arrive, and its times are taken.
     stamped: bool,
+    /// Whether a connection leaves this machine, so that packets may come in another order than
+    /// they were sent in.
+    may_reorder: bool,
 }
 
 impl Sockets for Epoll {
@@ -48,7 +51,8 @@ impl Sockets for Epoll {
         let instance = epoll::Epoll::new(EVENT_BATCH)?;
         instance.add(wake, WAKE, Interest::READ, Trigger::Level)?;
         let ready = Vec::with_capacity(EVENT_BATCH);
-        Ok(Epoll { instance, ready, reported: 0, buffer: vec![0; READ_BYTES].into_boxed_slice(), sent: 0, stamped })
+        let buffer = vec![0; READ_BYTES].into_boxed_slice();
+        Ok(Epoll { instance, ready, reported: 0, buffer, sent: 0, stamped, may_reorder: false })
     }
 
     fn has_place(&self) -> bool {
@@ -62,6 +66,7 @@ impl Sockets for Epoll {
             // A kernel that notes no times leaves it to the generator: `receive_lag` then says how
             // far they may be off.
             let _ = timestamp::stamp_arrivals(&socket);
+            self.may_reorder |= !target.ip().is_loopback();
         }
         self.instance.add(&socket, key.to_raw(), Interest::BOTH, Trigger::Edge)?;
         Ok(socket)
@@ -84,11 +89,17 @@ impl Sockets for Epoll {
     }
 
     fn read(&mut self, socket: &OwnedFd) -> io::Result<Arrival<'_>> {
-        let (count, at) = if self.stamped {
+        let (count, mut at) = if self.stamped {
             timestamp::read_stamped(socket, &mut self.buffer)?
         } else {
             (net::read(socket, &mut self.buffer)?, None)
         };
+        // The time is that of the last bytes, which may have waited for some before them: those of
+        // a packet that was lost come a round trip later. From then on the generator takes the time
+        // itself, and is woken for it.
+        if at.is_some() && self.may_reorder && net::has_reordered(socket).unwrap_or(true) {
+            (self.stamped, at) = (false, None);
+        }
         Ok(Arrival { bytes: &self.buffer[..count], more: count == self.buffer.len(), at })
     }
 
