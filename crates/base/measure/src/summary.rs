@@ -102,8 +102,8 @@ pub struct Summary {
     pub backoff_wait_us: Option<TimesSummary>,
     /// Actual send minus the later of intended start and connection free: the generator's doing.
     pub schedule_lag_us: TimesSummary,
-    /// By how much a response time may be too long for the generator's own work: from the return of
-    /// the wait that reported an answer until its time was taken. Empty where the kernel took it.
+    /// By how much a response time may be too long for the generator's own work: since an answer
+    /// may have been there until its time was taken. Empty where the kernel took it.
     pub receive_lag_us: TimesSummary,
     /// Request sent to last byte, where the protocol has requests and answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -147,8 +147,8 @@ pub struct Tally {
     pub backoff_wait: Times,
     /// Actual send minus the later of intended start and connection free.
     pub schedule_lag: Times,
-    /// From the return of the wait that reported an answer until the generator took its time: by
-    /// how much a time may be too long for the generator's own work.
+    /// Since an answer may have been there until the generator took its time: by how much a time
+    /// may be too long for the generator's own work.
     pub receive_lag: Times,
     /// Request sent to last byte of the answer, where the protocol has requests and answers.
     pub transmission: Times,

@@ -18,6 +18,7 @@ mod pacing;
 mod pool;
 mod sockets;
 mod timing;
+mod unhandled;
 mod uring;
 
 pub(crate) use epoll::Epoll;
@@ -47,6 +48,7 @@ use crate::seed::{Purpose, stream};
 use crate::shared::{Shared, ThreadResult, Usage, pin};
 use deferred_reads::{DeferredReads, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
+use unhandled::Unhandled;
 
 /// Full reads on one connection before the others have their turn.
 const READ_BUDGET: usize = 16;
@@ -149,8 +151,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     /// What was queued for the kernel since the last wait. For a request, also the instant from
     /// which it could have been sent. It is stamped when it is submitted.
     unsubmitted: Vec<(Key, Option<u64>)>,
-    /// When the wait returned that reported the events under way.
-    reported: u64,
+    /// Since when the events under way may have been there.
+    unhandled: Unhandled,
     /// Where the kernel's times of arrivals lie in the run's.
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
@@ -208,7 +210,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             exhausted: false,
             unread: Vec::new(),
             unsubmitted: Vec::new(),
-            reported: 0,
+            unhandled: Unhandled::default(),
             clock: WallClock::default(),
             deferred_reads: DeferredReads::default(),
             opened: 0,
@@ -228,7 +230,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     fn serve(mut self, handle: &LoopHandle) -> io::Result<ThreadResult> {
         loop {
-            let (timeout, sleep, full) = {
+            let (timeout, sleep, full, entered) = {
                 let _run_lock = handle.run_lock();
                 let full = self.turn(handle);
                 if self.holds && handle.phase() != Phase::Run {
@@ -246,15 +248,19 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 let (timeout, polls) = self.timeout(now, dispatch);
                 self.polls_since = polls.then(clock::thread_cpu_time);
                 let may_sleep = !full && dispatch.is_some();
-                (timeout, timeout.filter(|time| may_sleep && self.may_sleep(*time)), full)
+                (timeout, timeout.filter(|time| may_sleep && self.may_sleep(*time)), full, now)
             };
             match sleep {
                 Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
-            if !full {
-                // After a full batch more had been there already, since the wait before.
-                self.reported = self.now();
+            let returned = self.now();
+            match sleep {
+                _ if full => self.unhandled.waited_with_more(returned),
+                Some(_) => self.unhandled.slept(entered, returned),
+                // What a ring does with the sends that it is given takes longer than many a sleep.
+                None if S::DEFERS => self.unhandled.slept(returned, returned),
+                None => self.unhandled.waited(entered, returned),
             }
             if self.shared.config.pace.is_open() {
                 let control = &self.shared.control;

@@ -178,7 +178,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let Some(sent) = self.slab.get(key).map(|connection| connection.sent) else { return };
         let (came, reported) = match at {
             Some(at) => (self.clock.run(at).clamp(sent.min(now), now), None),
-            None => (now, Some(self.reported)),
+            None => (now, Some(self.unhandled.since)),
         };
         self.cross_boundaries(came);
         let Some(connection) = self.slab.get(key) else { return };
