@@ -100,6 +100,11 @@ impl Control {
         self.unix_origin.load(Ordering::Acquire) + at
     }
 
+    /// By the wall clock.
+    pub(crate) fn wall_clock(&self, at: u64) -> SystemTime {
+        UNIX_EPOCH + std::time::Duration::from_nanos(self.unix(at))
+    }
+
     /// Reads the wall clock anew, as it may have been set since the run began. Called before the
     /// instant of a start is translated: all generators of a load begin at it by their own clocks.
     /// Records of what happened before keep the clock that they began with.

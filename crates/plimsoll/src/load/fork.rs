@@ -169,7 +169,7 @@ const PROGRESS: &str = "progress";
 /// Listens until every process has said all it has to say.
 fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
     let (mut interrupted, mut asked) = (None, 0);
-    let (mut opened, mut closed) = (0, 0);
+    let (mut opened, mut closed, mut last) = (0, 0, SystemTime::UNIX_EPOCH);
     let begun = Instant::now();
     while generators.iter().any(|generator| generator.pipe.is_some()) {
         let pipes = generators.iter().filter_map(|generator| generator.pipe.as_ref()).map(AsRawFd::as_raw_fd);
@@ -191,12 +191,17 @@ fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut 
         for generator in open.zip(ready).filter(|(_, ready)| *ready).map(|(generator, _)| generator) {
             for line in generator.hear() {
                 match generator.take(line) {
-                    Some(OPENED) => opened += 1,
-                    Some(CLOSED) => closed += 1,
-                    _ => continue,
-                }
-                if opened == 1 && closed == 0 {
-                    announce.window_opened(SystemTime::now());
+                    Some((OPENED, at)) => {
+                        opened += 1;
+                        if opened == 1 {
+                            announce.window_opened(at);
+                        }
+                    }
+                    Some((_, at)) => {
+                        closed += 1;
+                        last = last.max(at);
+                    }
+                    None => {}
                 }
             }
         }
@@ -208,7 +213,7 @@ fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut 
         announce.progress(&progress(generators, stage, begun.elapsed()));
         if closed == generators.len() {
             closed += 1;
-            announce.window_closed(SystemTime::now(), None);
+            announce.window_closed(last, None);
         }
     }
     interrupted
@@ -233,17 +238,19 @@ impl ForkedGenerator {
         String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
     }
 
-    /// Takes one line; whether the process's window has opened, or closed, with it.
-    fn take(&mut self, line: String) -> Option<&'static str> {
+    /// Takes one line; whether the process's window has opened, or closed, with it, and when.
+    fn take(&mut self, line: String) -> Option<(&'static str, SystemTime)> {
         let mut words = line.split(' ');
-        match words.next() {
-            Some(OPENED) => return Some(OPENED),
-            Some(CLOSED) => return Some(CLOSED),
-            Some(PROGRESS) => {
-                let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
-                self.progress = [number(), number(), number()];
-            }
-            _ => self.result = Some(line),
+        let event = words.next().unwrap_or_default();
+        if let Some(end) = [OPENED, CLOSED].into_iter().find(|end| *end == event) {
+            let at_s = words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
+            return Some((end, SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at_s)));
+        }
+        if event == PROGRESS {
+            let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
+            self.progress = [number(), number(), number()];
+        } else {
+            self.result = Some(line);
         }
         None
     }

@@ -160,7 +160,8 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         };
         let may_hold = config.await_end && self.interrupted.is_none() && control.up() > 0;
         self.holds = may_hold && !self.input.as_mut().is_some_and(Input::take_line);
-        self.observer.window_closed(SystemTime::now(), self.holds.then_some(LONGEST_HOLD));
+        let at = control.wall_clock(ends.closed.unwrap_or(now));
+        self.observer.window_closed(at, self.holds.then_some(LONGEST_HOLD));
         self.hold(team);
         self.drain(team);
         Ok(ends)
@@ -272,7 +273,11 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
 
     fn note_opened(&mut self) {
         self.cpu = Some(clock::process_cpu_time());
-        self.observer.window_opened(SystemTime::now());
+        let control = &self.shared.control;
+        let now = control.now();
+        // When it was, however late this is noticed.
+        let opened = control.opens.get().map_or(now, |opens| opens.min(now));
+        self.observer.window_opened(control.wall_clock(opened));
     }
 
     /// The next instant, from the run's origin, at which the coordinator has something to do.

@@ -80,10 +80,10 @@ pub trait Observer {
     /// Every connection is up, or has finally failed, and requests wait for a start to be given.
     /// `connections` are up.
     fn all_up(&mut self, connections: u64, at: SystemTime);
-    /// The window has opened.
+    /// The window opened at this instant, which may have been noticed later.
     fn window_opened(&mut self, at: SystemTime);
-    /// The window has closed. Where connections stay up after it until another program lets them
-    /// close, `holds` is for how long at most.
+    /// The window closed, likewise. Where connections stay up after it until another program lets
+    /// them close, `holds` is for how long at most.
     fn window_closed(&mut self, at: SystemTime, holds: Option<Duration>);
     /// Reports how far the run has come, at least four times a second.
     fn progress(&mut self, progress: &Progress);

@@ -1,19 +1,48 @@
 //! A coordinator without threads to coordinate.
 
 use plimsoll_measure::arrivals::Think;
+use plimsoll_sys::event::Event;
 
 use super::*;
 use crate::config::tests::config;
 use crate::config::{Config, Opening, Pace, Phase as Start};
 use crate::shared::tests::{echo, shared};
 
-struct Nobody;
+/// Keeps when it was told that the window opened and closed.
+#[derive(Default)]
+struct Seen {
+    ends: Vec<SystemTime>,
+}
 
-impl Observer for Nobody {
+impl Observer for Seen {
     fn all_up(&mut self, _: u64, _: SystemTime) {}
-    fn window_opened(&mut self, _: SystemTime) {}
-    fn window_closed(&mut self, _: SystemTime, _: Option<Duration>) {}
+
+    fn window_opened(&mut self, at: SystemTime) {
+        self.ends.push(at);
+    }
+
+    fn window_closed(&mut self, at: SystemTime, _: Option<Duration>) {
+        self.ends.push(at);
+    }
+
     fn progress(&mut self, _: &Progress) {}
+}
+
+/// No threads, which have all come to their end.
+struct NoTeam(Event);
+
+impl Team for NoTeam {
+    fn wake(&self) {}
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+
+    fn set_phase(&self, _: Phase) {}
+
+    fn request(&self) -> &Event {
+        &self.0
+    }
 }
 
 fn closed_loop() -> Config {
@@ -28,8 +57,8 @@ fn signals() -> Signals {
 fn a_start_that_is_given_is_by_the_wall_clock_as_it_is_then() {
     let opening = Opening { barrier: true, await_start: true, ..closed_loop().opening };
     let shared = Arc::new(shared(Config { opening, ..closed_loop() }, echo()));
-    let mut nobody = Nobody;
-    let mut coordinator = Coordinator::new(&shared, &mut nobody, signals(), 1, 0).expect("an input");
+    let mut seen = Seen::default();
+    let mut coordinator = Coordinator::new(&shared, &mut seen, signals(), 1, 0).expect("an input");
     let control = &shared.control;
     control.connection_up();
     control.set_wall_clock_back(Duration::from_secs(60));
@@ -47,8 +76,8 @@ fn a_start_that_is_given_is_by_the_wall_clock_as_it_is_then() {
 fn cpu_time_of_a_window_to_which_the_coordinator_came_late_is_that_of_its_loops() {
     for (seen_ms, loops_ms, cpu_ms) in [(0, [30, 12], 42), (50, [30, 12], 50)] {
         let shared = Arc::new(shared(closed_loop(), echo()));
-        let mut nobody = Nobody;
-        let coordinator = Coordinator::new(&shared, &mut nobody, signals(), 2, 0).expect("an input");
+        let mut seen = Seen::default();
+        let coordinator = Coordinator::new(&shared, &mut seen, signals(), 2, 0).expect("an input");
         let cpu = Duration::from_millis(seen_ms);
         let ends = Ends { opens: Some(0), closed: Some(1_000_000_000), cpu, memory_bytes: 0, peak: 0 };
         let results = loops_ms.into_iter().zip(0..).map(|(cpu_ms, worker)| {
@@ -58,6 +87,19 @@ fn cpu_time_of_a_window_to_which_the_coordinator_came_late_is_that_of_its_loops(
         let outcome = coordinator.gather(results.collect(), ends);
         assert_eq!(outcome.cpu, Duration::from_millis(cpu_ms));
     }
+}
+
+#[test]
+fn the_ends_of_a_window_are_told_as_they_were_however_late_they_are_noticed() {
+    let shared = Arc::new(shared(closed_loop(), echo()));
+    let mut seen = Seen::default();
+    let mut coordinator = Coordinator::new(&shared, &mut seen, signals(), 1, 0).expect("an input");
+    let control = &shared.control;
+    control.opens.set(1);
+    control.closes.set(1000);
+    coordinator.run_until_done(&NoTeam(Event::new().expect("an event"))).expect("no start is awaited");
+    assert!(control.now() > 1000);
+    assert_eq!(seen.ends, [1, 1000].map(|at| control.wall_clock(at)));
 }
 
 #[test]
