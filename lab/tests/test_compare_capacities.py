@@ -209,3 +209,14 @@ def test_capacities_are_compared_setting_by_setting(tmp_path: Path) -> None:
     found = compare_runs([a], [with_load(b, 1, connections=20)])
     assert [each.at for each in found.verdicts] == [{"server.model": "epoll"}]
     assert found.warnings[0].message.endswith(" were left out: 2")
+
+
+def test_a_search_that_has_tried_no_load_yet_is_a_point_that_the_other_run_lacks(tmp_path: Path) -> None:
+    a, b = (searched(tmp_path / side, 10_000) for side in ("a", "b"))
+    run = b.read_run()
+    planned = SearchRecord(number=2, block=1, point=1, state="planned", setting={"server.model": "poll"})
+    run.searches = [*run.searches, planned]
+    b.write_run(run)
+    found = compare_runs([a], [b])
+    assert [each.at for each in found.verdicts] == [{}]
+    assert {each.code for each in found.warnings} == {"unmatched_points", "incomplete"}

@@ -90,6 +90,17 @@ def test_a_run_without_a_result_tells_nothing_of_how_many_trials_tell_a_figure(t
     assert reasons(found) == dict.fromkeys(BOTH, few)
 
 
+def test_a_few_results_of_a_point_that_has_none_are_not_compared(tmp_path: Path) -> None:
+    """As on the page of the run: of three trials two failed."""
+    a, b = (stored(tmp_path / side, BOTH) for side in "ab")
+    [trial] = b.read_trials()
+    for number in (2, 3):
+        b.write_trial(replace(trial, number=number, block=number, outcome="failed", reason="it fell over"))
+    found = compare_runs([a], [b])
+    assert reasons(found) == dict.fromkeys(BOTH, ("invalid", "no valid result in B"))
+    assert [(each.outcome, each.reason) for each in found.lost] == [("failed", "it fell over")]
+
+
 @pytest.mark.parametrize(
     ("a", "b", "call"),
     [(0.0, 0.2, "not shown"), (0.0, 0.26, "invalid"), (0.4, 0.1, "invalid"), (0.4, 0.4, "not shown")],

@@ -139,6 +139,17 @@ def test_a_difference_that_is_shown_by_the_first_measurements_alone_is_told_too(
     assert said.endswith("equivalent (nobody ahead) with the trials that were made again, better (A ahead) without")
 
 
+def test_each_difference_that_rests_on_trials_made_again_is_told(tmp_path: Path) -> None:
+    a = several(tmp_path, "a", [1000 * day for day in DAYS])
+    b = [stored(tmp_path / f"b{day}", {RATE: 900 * day, MEDIAN: 220 * day}) for day in DAYS]
+    for folder, day in zip(b, DAYS, strict=True):
+        made_again(folder, {RATE: 1000 * day, MEDIAN: 200.0})
+    again = "better (A ahead) with the trials that were made again, equivalent (nobody ahead) without"
+    assert messages(compare_runs(a, b)) == {
+        "repeats_decide": f"{RATE} at model epoll: {again}; {MEDIAN} at model epoll: {again}"
+    }
+
+
 def test_trials_made_again_that_leave_every_difference_unshown_are_not_told(tmp_path: Path) -> None:
     a, b = (several(tmp_path, side, [1000 * day for day in DAYS]) for side in "ab")
     for folder, rate in zip(b, (900, 1100, 1050, 950, 1000), strict=True):

@@ -167,6 +167,7 @@ def test_a_limit_whose_figure_every_trial_lost_to_the_emulator_is_left_out_and_t
         ("== 0", (), 2, None, (-math.inf, math.inf)),
         ("== 0", (0, 0), 0, True, (0, 0)),
         ("!= 0", (1, 3), 1, None, (1, 3)),
+        ("!= 0", (1, 0, 3), 1, False, (0, 3)),
         ("< 2", (), 0, None, (-math.inf, math.inf)),
         ("< 2", (1,), 0, True, (-math.inf, math.inf)),
         ("< 2", (1, 2), 0, None, (-math.inf, math.inf)),
