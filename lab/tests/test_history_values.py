@@ -79,6 +79,23 @@ def test_a_run_without_a_result_is_missing_where_it_was_asked_the_same(
     assert (list(series.missing), len(series.values)) == (missing, 3 - len(missing))
 
 
+def test_a_few_results_of_a_point_that_has_none_are_no_value(tmp_path: Path) -> None:
+    """As on the page of the run: of three trials two failed."""
+    folder = stored(tmp_path / "0001", {RATE: 1000.0}, family=JUDGED)
+    [trial] = folder.read_trials()
+    for number in (2, 3):
+        folder.write_trial(replace(trial, number=number, block=number, outcome="failed"))
+    assert series_of([folder]) == []
+
+
+def test_a_run_that_leaves_more_of_its_times_untold_has_a_rate_and_no_time(tmp_path: Path) -> None:
+    whole, part = (stored(tmp_path / name, {RATE: 1000.0, MEDIAN: 200.0}) for name in ("0001", "0002"))
+    [trial] = part.read_trials()
+    part.write_trial(replace(trial, number=2, block=2, figures={RATE: 1000.0}))
+    values = {each.figure.name: [value.order for value in each.values] for each in series_of([whole, part])}
+    assert values == {RATE: [0, 1], MEDIAN: [0]}
+
+
 def test_controls_and_figures_that_a_run_does_not_have_are_in_no_history(tmp_path: Path) -> None:
     folder = stored(tmp_path / "0001", {RATE: 1000.0, MEDIAN: 200.0}, models=("epoll", "poll"))
     run = folder.read_run()
@@ -97,8 +114,8 @@ def test_controls_and_figures_that_a_run_does_not_have_are_in_no_history(tmp_pat
 
 
 def test_a_new_level_begins_where_it_changed_with_the_ratio_of_both(tmp_path: Path) -> None:
-    """Six runs of 1,000/s on the geometric mean, and six of three quarters of that."""
-    level = [1000 * 1.01, 1000 / 1.01] * 3
+    """Six runs of 1/s on the geometric mean, and six of three quarters of that."""
+    level = [1.01, 1 / 1.01] * 3
     [series] = series_of(rated(tmp_path, [*level, *(0.75 * each for each in level)]))
     [change] = series.changes
     assert change.order == 6
