@@ -119,6 +119,16 @@ C_WORSE = "; c at least 1.01 times as much"
             {"a": 4.0},
             "a has the lowest connections never established, 4.00; b at least 2.00 times as much.",
         ),
+        (
+            verdict(["a"], {"b": (2.0, 3.0)}, figure="connections.established"),
+            {"a": 4.0},
+            "a has the highest connections established, 4.00; b at most 50 % of that.",
+        ),
+        (
+            verdict(["a"], {"b": (2.0, 3.0)}, figure="response_time_us.p99_9"),
+            {"a": 900.0},
+            "a answers 99.9 % of requests within 900 us; b at least 2.00 times as long.",
+        ),
     ],
 )
 def test_who_is_best_and_by_how_much_the_others_are_worse(
@@ -220,9 +230,9 @@ def test_of_contenders_that_could_not_be_compared_the_values_and_the_reasons_are
         "At 3,000 connections a and b use 13.0 to 14.0 us of CPU per request in the median.",
         "They could not be compared: 4 valid blocks; no shared block.",
     ]
-    nowhere = verdict([], contenders=["a"], unranked={"b": "1 valid block"}, at={})
+    nowhere = verdict([], contenders=["a"], unranked={"b": "1 valid block", "c": "no result"}, at={})
     assert told([nowhere], cells({"a": 13.0}, at={})) == [
-        "a alone has a valid result: it uses 13.0 us of CPU per request (b: 1 valid block)."
+        "a alone has a valid result: it uses 13.0 us of CPU per request (b: 1 valid block; c: no result)."
     ]
     fewer = verdict([], contenders=["a"], figure=RATE)
     assert told([fewer, given], [*cells({"a": 1.0}, RATE), *cells({"a": 13.0, "b": 14.0})])[0].startswith(
