@@ -280,6 +280,7 @@ FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "ba
             {"family": {**FAMILY, "compare": "server.modle"}},
             "is damaged (points.0.setting: server.modle is missing, along which contenders are compared)",
         ),
+        ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),
         ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures: 'speed' is no figure)"),
         ({"schema_version": None}, "is damaged (its schema version is None"),
     ],

@@ -278,6 +278,8 @@ def _fault_of(run: RunRecord) -> str | None:
     """How the parts of a run's record contradict one another, or None: no lab writes such a run."""
     if run.seed < 0:
         return f"seed: {run.seed} is below 0"
+    if run.family.margin <= 0:
+        return f"family.margin: {run.family.margin:g} is not above 0"
     for place, limit in enumerate(run.limits):
         if limit.operator not in OPERATORS:
             return f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
