@@ -248,7 +248,7 @@ def test_a_search_that_is_stopped_goes_on_with_the_trials_it_has(lab: Lab, tmp_p
         # A report can be made of what is there, however the run was stopped.
         assert lab_here(tmp_path, "report", "runs/0001", "--json").returncode in {1, 4}
         resumed = lab("resume", "runs/0001", "--json")
-    assert resumed.returncode == 4, resumed.stderr
+    assert resumed.returncode == 4, resumed.stdout + resumed.stderr
     summary = json.loads(resumed.stdout)
     assert (summary["status"], summary["finished"]) == ("complete", True)
     assert 40 <= summary["lower"] < summary["upper"] <= 60
