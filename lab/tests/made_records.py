@@ -82,6 +82,15 @@ def run_record() -> RunRecord:
     )
 
 
+def changed(folder: RunFolder, **fields: object) -> RunFolder:
+    """A stored run with these fields of its record changed."""
+    run = folder.read_run()
+    for name, value in fields.items():
+        setattr(run, name, value)
+    folder.write_run(run)
+    return folder
+
+
 def stored_run(
     path: Path, models: Sequence[str] = ("epoll",), repeat: int = 1, outcome: Outcome = "ok", window_s: float = 1.0
 ) -> RunFolder:

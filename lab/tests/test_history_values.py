@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from compared_runs import MEDIAN, RATE, stored
-from made_records import ENVIRONMENT, run_record
+from made_records import ENVIRONMENT, changed, run_record
 
 from plimsoll_lab.analysis.history import HistoryRun, HistoryValue, Series, find_history
 from plimsoll_lab.stats.change_points import LEAST_VALUES
@@ -18,14 +18,6 @@ from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.store.search_record import SearchSettingsRecord
 
 JUDGED = FamilyRecord(compare=None, figures=(RATE,), margin=0.05)
-
-
-def changed(folder: RunFolder, **fields: object) -> RunFolder:
-    run = folder.read_run()
-    for name, value in fields.items():
-        setattr(run, name, value)
-    folder.write_run(run)
-    return folder
 
 
 def rated(path: Path, rates: Sequence[float]) -> list[RunFolder]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from compared_runs import MEDIAN, RATE, stored
-from made_records import calibration_record, stored_run
+from made_records import calibration_record, changed, stored_run
 
 from plimsoll_lab.analysis.summary import points_of, summarise_run
 from plimsoll_lab.store.folder import RunFolder
@@ -22,14 +22,6 @@ from plimsoll_lab.suite.spec import PlannedTrial
 
 BOTH = {RATE: 1000.0, MEDIAN: 200.0}
 MODELS = ("epoll", "poll", "select")
-
-
-def changed(folder: RunFolder, **fields: object) -> RunFolder:
-    run = folder.read_run()
-    for name, value in fields.items():
-        setattr(run, name, value)
-    folder.write_run(run)
-    return folder
 
 
 def ended(path: Path, outcomes: Sequence[Outcome]) -> RunFolder:
