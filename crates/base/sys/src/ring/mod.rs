@@ -10,13 +10,14 @@
 
 mod arrival;
 mod client;
+mod closing;
 mod completion;
 mod kind;
 mod pool;
+mod transfer;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -25,10 +26,12 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::net::SocketAddrAny;
 
 use arrival::{AcceptPlace, Adoption};
+use closing::Ending;
 pub use completion::{Completion, is_cancelled, is_out_of_buffers};
 use kind::Kind;
 pub use pool::Buffer;
 use pool::Pool;
+pub use transfer::{Payload, SendMode};
 
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug)]
@@ -60,33 +63,8 @@ impl Slot {
     }
 }
 
-/// Bytes to send, which the ring owns until they are sent.
-#[derive(Debug)]
-pub enum Payload {
-    /// A part of a received buffer, sent from where it is.
-    Received(Buffer, Range<usize>),
-    /// Bytes of the caller's, from a position on.
-    Owned(Vec<u8>, usize),
-}
-
-/// What a send does where the socket has no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendMode {
-    /// Completes at once with what there was room for, or with `WouldBlock`: the kernel keeps no
-    /// memory for long.
-    None,
-    /// Waits until there is room, and completes with what there was room for: how much is sent is
-    /// known while the rest waits.
-    Some,
-    /// Waits until everything is sent or the connection fails.
-    All,
-}
-
 /// The one pool that every ring has.
 const GROUP: u16 = 0;
-
-/// The address of no family, which disconnects.
-static NOWHERE: libc::sockaddr = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
 
 /// SOCKET_URING_OP_SIOCOUTQ (the kernel's include/uapi/linux/io_uring.h).
 const SOCKET_SIOCOUTQ: u32 = 1;
@@ -113,14 +91,6 @@ pub struct Ring {
     ending: HashMap<u32, Ending>,
     /// Slots to close with the next wait.
     pending_close: Vec<Slot>,
-}
-
-/// A slot with halves that are being ended.
-#[derive(Default)]
-struct Ending {
-    left: u32,
-    /// It is to be closed then.
-    close: bool,
 }
 
 impl Ring {
@@ -174,104 +144,11 @@ impl Ring {
         self.push(request.user_data(Kind::Install.tag(slot.0)))
     }
 
-    /// Reports [`Completion::Room`] once when a socket has room for what is to be sent.
-    pub fn await_room(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::PollAdd::new(Fixed(slot.0), libc::POLLOUT as u32).build();
-        self.push(request.user_data(Kind::Room.tag(slot.0)))
-    }
-
-    /// Receives whatever arrives at a socket, again and again, into buffers of the pool
-    /// (IORING_RECV_MULTISHOT).
-    pub fn receive(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::RecvMulti::new(Fixed(slot.0), GROUP).build();
-        self.push(request.user_data(Kind::Receive.tag(slot.0)))
-    }
-
-    /// Receives once what has arrived at a socket, into a buffer of the pool; `WouldBlock` where
-    /// nothing has.
-    pub fn receive_arrived(&mut self, slot: Slot) -> io::Result<()> {
-        // Of no length of its own, it takes the buffer's.
-        let request = opcode::Recv::new(Fixed(slot.0), std::ptr::null_mut(), 0)
-            .buf_group(GROUP)
-            .flags(libc::MSG_DONTWAIT)
-            .build()
-            .flags(squeue::Flags::BUFFER_SELECT);
-        self.push(request.user_data(Kind::Receive.tag(slot.0)))
-    }
-
-    /// Ends a socket's receive; what it received before comes first.
-    pub fn cancel_receive(&mut self, slot: Slot) -> io::Result<()> {
-        self.cancel(Kind::Receive.tag(slot.0))
-    }
-
-    /// Sends a payload. Wait for it to complete before the next to the same socket: several could
-    /// overtake each other.
-    pub fn send(&mut self, slot: Slot, payload: Payload, mode: SendMode) -> io::Result<()> {
-        let number = self.free_ids.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() as u32 - 1
-        });
-        let (_, payload) = self.in_flight[number as usize].insert((slot, payload));
-        let bytes = match payload {
-            Payload::Received(buffer, range) => &self.pool.bytes(buffer)[range.clone()],
-            Payload::Owned(bytes, from) => &bytes[*from..],
-        };
-        let flags = match mode {
-            SendMode::None => libc::MSG_DONTWAIT,
-            SendMode::Some => 0,
-            SendMode::All => libc::MSG_WAITALL,
-        };
-        let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)
-            .flags(flags | libc::MSG_NOSIGNAL)
-            .build();
-        self.push(request.user_data(Kind::Send.tag(number)))
-    }
-
-    /// Ends the reading half of a socket: its receive completes with what has arrived, then with
-    /// the end of the stream.
-    pub fn end_reading(&mut self, slot: Slot) -> io::Result<()> {
-        self.end(slot, libc::SHUT_RD)
-    }
-
-    /// Ends the writing half of a socket: the peer reads the end of the stream after the last byte.
-    pub fn end_writing(&mut self, slot: Slot) -> io::Result<()> {
-        self.end(slot, libc::SHUT_WR)
-    }
-
-    /// Ends both halves of a socket: a send that waits fails.
-    pub fn end_both(&mut self, slot: Slot) -> io::Result<()> {
-        self.end(slot, libc::SHUT_RDWR)
-    }
-
-    /// Ends a connection with a reset: unsent bytes are dropped, and what is outstanding on the
-    /// socket fails. A connect to no address family at all does it (connect(2), AF_UNSPEC;
-    /// tcp_disconnect in the kernel's net/ipv4/tcp.c).
-    pub fn reset(&mut self, slot: Slot) -> io::Result<()> {
-        self.ending.entry(slot.0).or_default().left += 1;
-        let request = opcode::Connect::new(Fixed(slot.0), (&raw const NOWHERE).cast(), size_of_val(&NOWHERE) as u32);
-        self.push(request.build().user_data(Kind::End.tag(slot.0)))
-    }
-
     /// Asks how many bytes the kernel holds that the peer has not acknowledged (SIOCOUTQ; for a
     /// ring's sockets since Linux 6.7): see [`Completion::Unacknowledged`].
     pub fn ask_unacknowledged(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::UringCmd16::new(Fixed(slot.0), SOCKET_SIOCOUTQ).build();
         self.push(request.user_data(Kind::Unacknowledged.tag(slot.0)))
-    }
-
-    fn end(&mut self, slot: Slot, how: i32) -> io::Result<()> {
-        self.ending.entry(slot.0).or_default().left += 1;
-        self.push(opcode::Shutdown::new(Fixed(slot.0), how).build().user_data(Kind::End.tag(slot.0)))
-    }
-
-    /// Closes a socket, on which nothing may be outstanding but the ends of its halves.
-    pub fn close(&mut self, slot: Slot) -> io::Result<()> {
-        if let Some(ending) = self.ending.get_mut(&slot.0) {
-            ending.close = true;
-            return Ok(());
-        }
-        let request = opcode::Close::new(Fixed(slot.0)).build();
-        self.push(request.user_data(Kind::Close.tag(slot.0)))
     }
 
     /// The bytes in a buffer.
