@@ -1,19 +1,18 @@
 //! One relayed connection: its two sockets, and what waits between them.
 //!
-//! `connecting` finds its server, `delivery` knows whether its sides take what is sent to them,
-//! `timing` when it has taken too long, and `lingering` closes its last side.
+//! `connecting` finds its server, `relaying` moves its bytes, `delivery` knows whether its sides
+//! take what is sent to them, `timing` when it has taken too long, and `lingering` closes its last
+//! side.
 
 mod connecting;
 mod delivery;
 mod lingering;
+mod relaying;
 mod timing;
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::deadline::LazyTimer;
@@ -25,12 +24,11 @@ use plimsoll_sys::readiness::Ready;
 
 use crate::bulk_detector::BulkDetector;
 use crate::ending::Ending;
-use crate::log::{ConnectionRow, Log, LoopNumber, Peer, Record, TransferRow};
-use crate::outbox::Message;
+use crate::log::{ConnectionRow, Log, LoopNumber, Peer};
 use crate::pool::Pool;
-use crate::relay::{End, Relay, Side, Step, Verdict};
+use crate::relay::{End, Relay, Side};
 use crate::route::{Route, Server, Target};
-use crate::transfer::{self, Channel, Endpoint, Transfer, TransferObserver, TransferOutcome};
+use crate::transfer::{self, Channel, Endpoint};
 
 pub(crate) use connecting::{Attempts, was_connected};
 use delivery::Delivery;
@@ -242,104 +240,6 @@ impl Connection {
         }
     }
 
-    /// Moves what there is, both ways.
-    fn relay(&mut self, context: &mut Context<'_>) -> Action {
-        let Context { key, pool, log, by, now } = context;
-        let (key, now) = (*key, *now);
-        let mut watch = log.transfers.then_some(LogObserver { log, by: *by, time: now });
-        let (mut yields, mut resumes, before) = (false, None::<Duration>, self.relay);
-        let metered = self.route.bandwidth.is_some().then(|| Arc::clone(&self.route));
-        // What one direction finds out may give the other something to do: never more often than
-        // each side has one end.
-        for _ in 0..3 {
-            let mut busy = false;
-            for side in [Side::Client, Side::Server] {
-                let Some(mut transfer) = self.transfer(key, side) else { continue };
-                if transfer.next() != Step::Wait {
-                    busy = true;
-                    let watch = watch.as_mut().map(|watch| watch as &mut dyn TransferObserver);
-                    let meters = metered.as_ref().and_then(|route| route.bandwidth.as_ref());
-                    let meter = meters.map(|meters| &meters[side as usize]);
-                    match transfer.turn(pool, watch, meter.map(|meter| (meter, now))) {
-                        TransferOutcome::Waits => {}
-                        TransferOutcome::Yields => yields = true,
-                        TransferOutcome::Metered(wait) => {
-                            resumes = Some(resumes.map_or(wait, |former| former.min(wait)));
-                        }
-                    }
-                }
-            }
-            if yields || resumes.is_some() || !busy {
-                break;
-            }
-        }
-        self.note_progress(&before, now);
-        match self.relay.verdict() {
-            Verdict::Lives if yields => Action::Yields,
-            Verdict::Lives => resumes.map_or(Action::Waits, Action::Resumes),
-            Verdict::Over | Verdict::Dead => Action::Closes(self.ending()),
-            Verdict::Failed(errno) => Action::Fails(io::Error::from_raw_os_error(errno)),
-            Verdict::Linger { survivor, end } => self.linger(survivor, end, pool, now),
-        }
-    }
-
-    /// Takes note of what has moved since the relay was `before`.
-    fn note_progress(&mut self, before: &Relay, now: Instant) {
-        if self.relay.progress() != before.progress() {
-            self.active = now;
-        }
-        let written = [self.relay.up.bytes, self.relay.down.bytes];
-        let counts = &self.route.counts;
-        for (count, written, before) in
-            [(&counts.bytes_up, written[0], before.up.bytes), (&counts.bytes_down, written[1], before.down.bytes)]
-        {
-            if written != before {
-                count.fetch_add(written - before, Ordering::Relaxed);
-            }
-        }
-        let is_blocked = |channel: &Channel, sink: &Option<Endpoint>| {
-            channel.is_holding() && sink.as_ref().is_some_and(|endpoint| !endpoint.writable)
-        };
-        let blocked = [is_blocked(&self.up, &self.server), is_blocked(&self.down, &self.client)];
-        if blocked != [false; 2] || self.delivery.is_some() {
-            self.delivery.get_or_insert_default().note(blocked, now);
-        }
-    }
-
-    /// The direction whose source is `side`, while both sides are there.
-    fn transfer(&mut self, key: Key, side: Side) -> Option<Transfer<'_>> {
-        let (client, server) = (self.client.as_mut()?, self.server.as_mut()?);
-        let (source, sink, channel) = match side {
-            Side::Client => (client, server, &mut self.up),
-            Side::Server => (server, client, &mut self.down),
-        };
-        Some(Transfer { key, relay: &mut self.relay, side, source, sink, channel })
-    }
-
-    /// Where in the outbox the bytes from `side` are, and the socket they go to; None when none are
-    /// there.
-    pub(crate) fn posted(&self, side: Side) -> Option<(BorrowedFd<'_>, Range<usize>)> {
-        let (channel, sink) = match side {
-            Side::Client => (&self.up, &self.server),
-            Side::Server => (&self.down, &self.client),
-        };
-        Some((sink.as_ref()?.socket.as_fd(), channel.posted()?))
-    }
-
-    /// The message from the outbox was sent, as far as there was room for it. Returns whether there
-    /// may be more to do.
-    pub(crate) fn sent(&mut self, message: Message, outcome: io::Result<usize>, pool: &mut Pool, now: Instant) -> bool {
-        let before = self.relay;
-        if let Some(mut transfer) = self.transfer(message.key, message.from) {
-            transfer.written(outcome, pool);
-        }
-        self.note_progress(&before, now);
-        let has_more = [Side::Client, Side::Server]
-            .into_iter()
-            .any(|side| self.transfer(message.key, side).is_some_and(|mut transfer| transfer.next() != Step::Wait));
-        has_more || self.relay.verdict() != Verdict::Lives || self.paced || self.is_spliced()
-    }
-
     /// When a byte, or an end, last came, or an acknowledgement was last seen.
     pub(crate) fn active(&self) -> Instant {
         self.active
@@ -392,20 +292,6 @@ impl Connection {
         let Relay { up, down, .. } = self.relay;
         let (opened, error) = (self.opened, self.error);
         ConnectionRow { opened, closed: now, route: self.route, client, server, up, down, end, error }
-    }
-}
-
-struct LogObserver<'a> {
-    log: &'a Log,
-    by: LoopNumber,
-    time: Instant,
-}
-
-impl TransferObserver for LogObserver<'_> {
-    fn transferred(&mut self, source: &Endpoint, sink: &Endpoint, reads: u64, bytes: u64) {
-        let (receive, send) = (source.socket.as_raw_fd(), sink.socket.as_raw_fd());
-        let (time, by) = (self.time, self.by);
-        self.log.hand(Record::Transfer(TransferRow { time, by, receive, send, requests: reads, bytes }));
     }
 }
 
