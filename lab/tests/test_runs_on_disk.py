@@ -263,6 +263,47 @@ def test_a_damaged_run_hides_no_other_from_the_list(tmp_path: Path, lab: Lab) ->
 
 
 FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "baseline": None, "tolerance": 0.0}
+STATUS = "statuses.404"
+PLACE = {"server.model": "epoll"}
+REFERENCE: dict[str, object] = {"figure": STATUS, "at": PLACE, "value": 1.0, "source": "A report", "text": ""}
+CLAIM: dict[str, object] = {
+    "name": "Nothing is missing",
+    "source": "A report",
+    "figure": STATUS,
+    "at": PLACE,
+    "over": None,
+    "against": None,
+    "least": 0.0,
+    "most": 1.0,
+    "expect": "<= 1",
+    "free": "",
+    "portable": True,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"family": {**FAMILY, "compare": "server.model", "figures": [STATUS]}},
+        {"limits": [{"figure": STATUS, "operator": "==", "value": 0, "text": f"{STATUS} == 0"}]},
+        {"drawn": [[STATUS, "server.model"]]},
+        {"references": [REFERENCE]},
+        {"claims": [CLAIM]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    """It was an internal error of whatever looked for the figure's unit."""
+    for name in ("a", "b"):
+        folder = stored_run(tmp_path / name, ("epoll", "poll"))
+        record = folder.read_run().to_json() | change
+        (folder.path / "run.json").write_text(json.dumps(record))
+    for verb in (("compare", "a", "b"), ("report", "b", "--json"), ("report", "b"), ("list", "--out", ".")):
+        done = lab_here(tmp_path, *verb)
+        assert done.returncode in {0, 4}, done.stderr
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -281,7 +322,10 @@ FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "ba
             "is damaged (points.0.setting: server.modle is missing, along which contenders are compared)",
         ),
         ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),
-        ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures: 'speed' is no figure)"),
+        ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures.0: 'speed' is no figure)"),
+        ({"drawn": [["speed", CONNECTIONS]]}, "is damaged (drawn.0.0: 'speed' is no figure)"),
+        ({"references": [{**REFERENCE, "figure": "speed"}]}, "is damaged (references.0.figure: 'speed' is no figure)"),
+        ({"claims": [{**CLAIM, "figure": "speed"}]}, "is damaged (claims.0.figure: 'speed' is no figure)"),
         ({"schema_version": None}, "is damaged (its schema version is None"),
     ],
 )

@@ -22,7 +22,9 @@ from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.suite.conditions import OPERATORS
+from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.figures import figure_named
+from plimsoll_lab.suite.spec import Limit
 
 DIGITS = 4
 LOOKED_AT_S = 0.1
@@ -81,6 +83,7 @@ class RunFolder:
         fault = _fault_of(record)
         if fault is not None:
             raise damaged(path, fault)
+        _list_named_figures(record)
         return record
 
     def write_trial(self, trial: TrialRecord) -> None:
@@ -287,9 +290,31 @@ def _fault_of(run: RunRecord) -> str | None:
     for place, point in enumerate(run.points):
         if compare is not None and compare not in point.setting:
             return f"points.{place}.setting: {compare} is missing, along which contenders are compared"
-    # Earlier labs compared figures of trials that they did not list, and had no value of them.
-    unknown = [name for name in run.family.figures if name not in figures and figure_named(name) is None]
-    return f"family.figures: '{unknown[0]}' is no figure" if unknown else None
+    for where, name in _named(run):
+        if name not in figures and figure_named(name) is None:
+            return f"{where}: '{name}' is no figure"
+    return None
+
+
+def _named(run: RunRecord) -> list[tuple[str, str]]:
+    """Each place where a run names a figure, and the figure's name."""
+    judged = [(f"family.figures.{place}", name) for place, name in enumerate(run.family.figures)]
+    drawn = [(f"drawn.{place}.0", name) for place, (name, _) in enumerate(run.drawn)]
+    tables: dict[str, Sequence[Limit | Reference | Claim]] = {
+        "limits": run.limits,
+        "references": run.references,
+        "claims": run.claims,
+    }
+    others = [(f"{key}.{place}.figure", each.figure) for key, rows in tables.items() for place, each in enumerate(rows)]
+    return [*judged, *drawn, *others]
+
+
+def _list_named_figures(run: RunRecord) -> None:
+    """Complete the figures of a run: earlier labs named some that they did not list."""
+    listed = run.figures_by_name
+    missing = dict.fromkeys(name for _, name in _named(run) if name not in listed)
+    if missing:
+        run.figures = (*run.figures, *(found for name in missing if (found := figure_named(name)) is not None))
 
 
 def _where(error: ErrorDetails) -> str:
