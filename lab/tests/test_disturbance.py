@@ -310,6 +310,24 @@ def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:
     assert "late 1 time during" in once.message
 
 
+def test_the_warning_of_late_moments_counts_the_frames_of_those_in_the_window() -> None:
+    """It had the packets that were late right before the window and after it, too."""
+    ways = [{"from": "s1", "to": "h2-eth0", "delivered": 10_000, "released_late": 500}]
+    each = {"from_unix_s": 1.0, "to_unix_s": 1.1, "late_frames": 4, "lost_frames": 0, "worst_us": 2500}
+    lost = {**each, "late_frames": 0, "lost_frames": 3, "worst_us": 0}
+    seen = LinkWindow.model_validate({"links": ways, "disturbances": [each, each, lost], "late_outside": 490})
+    (warning,) = network_warnings(seen)
+    assert "was late 2 times during the window, for 8 frames, by 2.5 ms at worst" in warning.message
+
+
+def test_a_loss_in_the_window_that_was_counted_before_it_is_no_lateness() -> None:
+    """The counts from which those of a window begin are up to a tenth of a second old."""
+    moment = {"from_unix_s": 1.0, "to_unix_s": 1.1, "late_frames": 0, "lost_frames": 3, "worst_us": 0}
+    (warning,) = network_warnings(LinkWindow.model_validate({"disturbances": [moment]}))
+    assert warning.code == "links_lost"
+    assert "the links lost 3 packets that they should have delivered, at 1 moment of the window" in warning.message
+
+
 def test_a_limit_on_a_figure_that_was_cut_away_is_neither_met_nor_missed() -> None:
     moment = (4.0, 5.0)
     cut = cut_record(late_at(moment), (OPENED, OPENED + 10), log(delayed=moment), closed=False)

@@ -269,9 +269,10 @@ def _losses_unknown(network: LinkWindow) -> list[ResultWarning]:
 
 def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
     moments = network.disturbances
-    delivered, late, lost = sums(network)
-    if lost and not any(each.late_frames for each in moments):
-        when = f"at {len(moments)} moments of the window" if moments else "and nothing says when"
+    lost = max(sums(network)[2], sum(each.lost_frames for each in moments))
+    late = [each for each in moments if each.late_frames]
+    if lost and not late:
+        when = f"at {counted(len(moments), 'moment')} of the window" if moments else "and nothing says when"
         return [
             ResultWarning(
                 code="links_lost",
@@ -282,7 +283,7 @@ def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
                 ),
             )
         ]
-    if not moments:
+    if not late:
         return [
             ResultWarning(
                 code="link_disturbed",
@@ -291,14 +292,15 @@ def _losses_and_moments(network: LinkWindow) -> list[ResultWarning]:
             )
             for fault in _late_unknown(network)
         ]
-    worst_us = max(each.worst_us for each in moments)
-    dropped = f", and lost {lost}" if lost else ""
+    # Not the late packets of the links: those are counted from before the window to after it.
+    frames, worst_us = sum(each.late_frames for each in late), max(each.worst_us for each in late)
+    dropped = f", and lost {lost:,}" if lost else ""
     return [
         ResultWarning(
             code="link_disturbed",
             message=(
-                f"the emulator of the links was late {counted(len(moments), 'time')} during the window, for {late} of "
-                f"{delivered} packets, by {worst_us / 1e3:.1f} ms at worst{dropped}"
+                f"the emulator of the links was late {counted(len(late), 'time')} during the window, for "
+                f"{counted(frames, 'frame')}, by {worst_us / 1e3:.1f} ms at worst{dropped}"
             ),
             remedy="these moments are cut out of the window; a quieter machine, or one with more CPUs, has fewer",
         )
