@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import json
@@ -9,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from forked_lab import run_forked
 from hypothesis import settings
 
 from plimsoll_lab.cli.program import main
+from plimsoll_lab.hosts.scratch import ScratchFolder
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-_FOLDER = tempfile.TemporaryDirectory(prefix="plimsoll-fake-")  # removed when this process ends
-FAKE = Path(_FOLDER.name) / "plimsoll"
+_FOLDER = ScratchFolder()  # of a process that is killed, the next one removes it
+atexit.register(_FOLDER.remove)
+FAKE = Path(_FOLDER.path) / "plimsoll"
 """The stand-in as a program of the interpreter that runs the tests, without its site packages: it
 is started thousands of times, and `env python3` may be a script that first looks for an
 interpreter."""
