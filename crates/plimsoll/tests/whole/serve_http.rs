@@ -20,6 +20,7 @@ for_every_model!(and every strategy:
     a_request_may_come_byte_by_byte,
     each_refusal_has_its_status,
     a_shrinking_file_ends_the_connection_before_its_promise,
+    what_was_sent_of_a_shrinking_file_is_counted,
     malformed_requests_leave_it_serving,
     synthetic_bodies_are_as_long_as_asked_for,
     burning_costs_the_cpu_time_that_was_asked_for,
@@ -220,6 +221,23 @@ fn a_shrinking_file_ends_the_connection_before_its_promise(model: &str) {
     let _ = client.reader.read_to_end(&mut rest);
     assert!(rest.len() < size, "{}", rest.len());
     assert_eq!(Client::new(&server).get("/file", "").body.len(), 1000);
+}
+
+fn what_was_sent_of_a_shrinking_file_is_counted(model: &str) {
+    let site = Site::new();
+    site.write("file", &vec![1; 16 << 20]);
+    let server = site.serve(model, &[]);
+    let mut stream = server.connect();
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: test\r\n\r\n").expect("it reads");
+    stream.read_exact(&mut [0]).expect("the answer begins");
+    // The kernel's buffers hold less than this (net.ipv4.tcp_wmem and tcp_rmem).
+    let file = fs::OpenOptions::new().write(true).open(site.root().join("file")).expect("it is there");
+    file.set_len(12 << 20).expect("it shrinks");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("an end, and no reset");
+    let summary = server.stop();
+    assert_eq!(summary["bytes_sent"], json!(1 + rest.len()), "{summary}");
+    assert_eq!(summary["errors"], json!({"file_shrank": 1}));
 }
 
 fn malformed_requests_leave_it_serving(model: &str) {

@@ -199,7 +199,7 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
         counts: &mut ConnectionTotals,
     ) -> io::Result<()> {
         let mut unsent = Unsent::default();
-        counts.bytes_sent += unsent.send(self.socket, input, output, environment, Room::LevelTriggered)?;
+        unsent.send(self.socket, input, output, environment, Room::LevelTriggered, &mut counts.bytes_sent)?;
         if unsent.is_empty() {
             return Ok(());
         }
@@ -224,7 +224,7 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
             if (self.phase)() == Phase::Stop {
                 return Err(stopped());
             }
-            counts.bytes_sent += unsent.flush(self.socket, Room::LevelTriggered)?;
+            unsent.flush(self.socket, Room::LevelTriggered, &mut counts.bytes_sent)?;
             if unsent.is_empty() {
                 return Ok(());
             }

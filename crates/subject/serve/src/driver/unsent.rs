@@ -158,7 +158,7 @@ impl Unsent {
     }
 
     /// Sends a turn's output, as far as there is room, and keeps the rest; nothing may wait
-    /// already. Returns how many bytes were sent.
+    /// already. Adds to `sent` how many bytes were sent, also where an error follows them.
     pub(super) fn send(
         &mut self,
         socket: impl AsFd,
@@ -166,74 +166,76 @@ impl Unsent {
         output: &mut Output,
         environment: &Environment,
         room: Room,
-    ) -> io::Result<u64> {
+        sent: &mut u64,
+    ) -> io::Result<()> {
         debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
         let body = take_body(output, environment)?;
         let follows = if body.is_some() { Follows::More } else { Follows::Nothing };
         let mut chunks = output.chunks.as_slice();
-        let mut total = 0;
         while !chunks.is_empty() {
             let (now, later) = chunks.split_at(chunks.len().min(PARTS));
             let part = |place: usize| now.get(place).map_or(&[][..], |chunk| bytes_of(chunk, input, &output.bytes));
             let length: usize = (0..now.len()).map(|place| part(place).len()).sum();
             let follows = if later.is_empty() { follows } else { Follows::More };
-            let sent = match now {
+            let taken = match now {
                 [_] => send_some(&socket, &[IoSlice::new(part(0))], follows)?,
                 _ => {
                     let parts: [IoSlice<'_>; PARTS] = std::array::from_fn(|place| IoSlice::new(part(place)));
                     send_some(&socket, &parts[..now.len()], follows)?
                 }
             };
-            total += sent as u64;
-            if sent < length {
-                let mut bytes = Vec::with_capacity(length - sent);
+            *sent += taken as u64;
+            if taken < length {
+                let mut bytes = Vec::with_capacity(length - taken);
                 for chunk in chunks {
                     bytes.extend_from_slice(bytes_of(chunk, input, &output.bytes));
                 }
-                self.0 = Some(Box::new(UnsentData { bytes, sent, body, blocked: true }));
-                return Ok(total);
+                self.0 = Some(Box::new(UnsentData { bytes, sent: taken, body, blocked: true }));
+                return Ok(());
             }
             chunks = later;
         }
-        let Some(body) = body else { return Ok(total) };
+        let Some(body) = body else { return Ok(()) };
         self.0 = Some(Box::new(UnsentData { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
-        Ok(total + self.flush(socket, room)?)
+        self.flush(socket, room, sent)
     }
 
-    /// Sends what waits, as far as there is room and time. Returns how many bytes were sent.
-    pub(crate) fn flush(&mut self, socket: impl AsFd, room: Room) -> io::Result<u64> {
-        let Some(waiting) = &mut self.0 else { return Ok(0) };
-        let mut total = 0;
+    /// Sends what waits, as far as there is room and time. Adds to `sent` how many bytes were sent,
+    /// also where an error follows them.
+    pub(crate) fn flush(&mut self, socket: impl AsFd, room: Room, sent: &mut u64) -> io::Result<()> {
+        let Some(waiting) = &mut self.0 else { return Ok(()) };
         waiting.blocked = false;
         if waiting.sent < waiting.bytes.len() {
             let follows = if waiting.body.is_some() { Follows::More } else { Follows::Nothing };
-            let sent = send_some(&socket, &[IoSlice::new(&waiting.bytes[waiting.sent..])], follows)?;
-            waiting.sent += sent;
-            total += sent as u64;
+            let taken = send_some(&socket, &[IoSlice::new(&waiting.bytes[waiting.sent..])], follows)?;
+            waiting.sent += taken;
+            *sent += taken as u64;
             if waiting.sent < waiting.bytes.len() {
                 waiting.blocked = true;
-                return Ok(total);
+                return Ok(());
             }
             waiting.bytes = Vec::new();
             waiting.sent = 0;
         }
         if let Some(body) = &mut waiting.body {
-            while body.left() > 0 && total < BODY_TURN {
-                let (sent, asked) = body.send(&socket, BODY_TURN - total)?;
-                total += sent as u64;
+            let mut turn = BODY_TURN;
+            while body.left() > 0 && turn > 0 {
+                let (taken, asked) = body.send(&socket, turn)?;
+                turn -= taken as u64;
+                *sent += taken as u64;
                 // A call on a full socket is no small one: sendfile(2) looks up a pipe's worth of
                 // pages before it finds no room.
-                if sent == 0 || (sent < asked && room == Room::LevelTriggered) {
+                if taken == 0 || (taken < asked && room == Room::LevelTriggered) {
                     waiting.blocked = true;
-                    return Ok(total);
+                    return Ok(());
                 }
             }
             if body.left() > 0 {
-                return Ok(total);
+                return Ok(());
             }
         }
         self.0 = None;
-        Ok(total)
+        Ok(())
     }
 }
 

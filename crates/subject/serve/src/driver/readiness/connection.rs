@@ -57,7 +57,7 @@ impl<P: Service> Connection<P> {
         mut reads: usize,
     ) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
-            self.conversation.counts.bytes_sent += self.unsent.flush(&self.socket, self.room)?;
+            self.unsent.flush(&self.socket, self.room, &mut self.conversation.counts.bytes_sent)?;
         }
         if self.unsent.is_empty() && self.conversation.state == ConversationState::Resuming {
             self.serve(&[], workspace)?;
@@ -117,7 +117,7 @@ impl<P: Service> Connection<P> {
     fn serve(&mut self, fresh: &[u8], workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
         conversation.serve(fresh, workspace, |input, output, environment, counts| {
-            counts.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
+            unsent.send(&*socket, input, output, environment, *room, &mut counts.bytes_sent)?;
             Ok(unsent.is_empty())
         })
     }
@@ -160,7 +160,7 @@ impl<P: Service> Connection<P> {
             return conversation.look(environment.now(), unacknowledged, environment.is_draining());
         }
         conversation.expire(workspace, |input, output, environment, counts| {
-            counts.bytes_sent += unsent.send(&*socket, input, output, environment, *room)?;
+            unsent.send(&*socket, input, output, environment, *room, &mut counts.bytes_sent)?;
             Ok(unsent.is_empty())
         })
     }

@@ -127,9 +127,9 @@ impl<P: Service> EventLoop<'_, P> {
         if connection.life == Lifecycle::Failed {
             return Ok(());
         }
-        match waiting.flush(&*socket, Room::LevelTriggered) {
-            Ok(sent) => connection.conversation.counts.bytes_sent += sent,
-            Err(error) => return self.fail(slot, &error),
+        let sent = &mut connection.conversation.counts.bytes_sent;
+        if let Err(error) = waiting.flush(&*socket, Room::LevelTriggered, sent) {
+            return self.fail(slot, &error);
         }
         if waiting.is_empty() {
             return Ok(());
