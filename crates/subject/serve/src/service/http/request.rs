@@ -196,22 +196,33 @@ fn read<'a>(method: &str, target: &'a str, minor: u8, fields: &[httparse::Header
 struct Framing<'a> {
     hosts: usize,
     length: Option<u64>,
-    coding: Option<&'a [u8]>,
+    codings: Lines<'a>,
 }
 
 impl Framing<'_> {
     fn body(&self, minor: u8) -> Result<Body, Status> {
-        match (self.length, self.coding) {
-            (None, None) => Ok(Body::NONE),
-            (Some(length), None) => Ok(Body::of(length)),
-            // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC
-            // 9112, section 6.1).
-            (Some(_), Some(_)) => Err(Status::BAD_REQUEST),
-            (None, Some(_)) if minor == 0 => Err(Status::BAD_REQUEST),
-            (None, Some(coding)) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Body::chunked()),
-            (None, Some(_)) => Err(Status::NOT_IMPLEMENTED),
+        if self.codings.is_empty() {
+            return Ok(self.length.map_or(Body::NONE, Body::of));
+        }
+        // Both, or a coding that HTTP/1.0 does not know, is how requests are smuggled (RFC 9112,
+        // section 6.1).
+        if self.length.is_some() || minor == 0 {
+            return Err(Status::BAD_REQUEST);
+        }
+        // Empty members of a list mean nothing (RFC 9110, section 5.6.1.2).
+        let members = self.codings.iter().flat_map(|line| line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii));
+        let mut codings = members.filter(|coding| !coding.is_empty());
+        match (codings.next(), codings.last()) {
+            (Some(only), None) if is_chunked(only) => Ok(Body::chunked()),
+            (Some(_), Some(last)) if is_chunked(last) => Err(Status::NOT_IMPLEMENTED),
+            // It is unknown where the body ends (RFC 9112, section 6.3).
+            _ => Err(Status::BAD_REQUEST),
         }
     }
+}
+
+fn is_chunked(coding: &[u8]) -> bool {
+    coding.eq_ignore_ascii_case(b"chunked")
 }
 
 fn read_field<'a>(
@@ -252,11 +263,7 @@ fn read_field<'a>(
                 return Err(Status::BAD_REQUEST);
             }
         }
-        17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-            // Twice is once, with a comma (RFC 9110, section 5.3): a list of codings, of which none
-            // is known.
-            framing.coding = Some(if framing.coding.is_none() { value } else { b"several" });
-        }
+        17 if name.eq_ignore_ascii_case("transfer-encoding") => framing.codings.add(value),
         17 if name.eq_ignore_ascii_case("if-modified-since") => once(&mut request.if_modified_since, value),
         19 if name.eq_ignore_ascii_case("if-unmodified-since") => once(&mut request.if_unmodified_since, value),
         _ => {}
