@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
@@ -15,7 +15,9 @@ use plimsoll_load::warnings;
 use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::{Summary, Warning};
-use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::clock;
+use plimsoll_sys::epoll::{Epoll, Trigger};
+use plimsoll_sys::poll;
 use plimsoll_sys::process::{self, Child, End};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{Signal, Signals};
@@ -39,6 +41,8 @@ struct ForkedGenerator {
     child: Child,
     pipe: Option<File>,
     said: Vec<u8>,
+    /// Whether it has said all it has to say.
+    has_ended: bool,
     /// Its connections, and its completed and failed requests, as it last said.
     progress: [u64; 3],
     /// Its record.
@@ -67,14 +71,14 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
             }
         }
     }
-    let interrupted = listen(&mut generators, &signals, announce);
+    let heard = listen(&mut generators, &signals, announce).context("the processes cannot be listened to")?;
     reap(generators.len());
     let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let mut summary = merge(&records, Windows::OfOneRun)?;
-    "fork".clone_into(&mut summary.generator.engine);
+    add_own(&mut summary, &heard);
     summary.warnings = once_each(&summary.warnings, records.len());
     warnings::judge_together(&mut summary, config);
-    Ok(Forked { summary, interrupted })
+    Ok(Forked { summary, interrupted: heard.interrupted })
 }
 
 /// What one process is to do; `None` where there is nothing left for it.
@@ -131,7 +135,14 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
         i32::from(writeln!(observer.0, "{line}").is_err())
     })?;
-    Ok(ForkedGenerator { child, pipe: Some(File::from(reader)), said: Vec::new(), progress: [0; 3], result: None })
+    Ok(ForkedGenerator {
+        child,
+        pipe: Some(File::from(reader)),
+        said: Vec::new(),
+        has_ended: false,
+        progress: [0; 3],
+        result: None,
+    })
 }
 
 /// Writes a child's events into the pipe to its parent.
@@ -166,18 +177,40 @@ const OPENED: &str = "opened";
 const CLOSED: &str = "closed";
 const PROGRESS: &str = "progress";
 
+/// Events of one wait.
+const EVENT_BATCH: usize = 256;
+/// The key of signals; a process has its place as its key.
+const SIGNALS: u64 = u64::MAX;
+/// How often the progress of all is added up and shown: that looks at every process.
+const SHOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What was heard of the processes together.
+struct Heard {
+    interrupted: Option<Signal>,
+    /// CPU time of this process over the window of them all.
+    cpu: Duration,
+}
+
 /// Listens until every process has said all it has to say.
-fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut dyn Observer) -> Option<Signal> {
-    let (mut interrupted, mut asked) = (None, 0);
-    let (mut opened, mut closed, mut last) = (0, 0, SystemTime::UNIX_EPOCH);
-    let begun = Instant::now();
-    while generators.iter().any(|generator| generator.pipe.is_some()) {
-        let pipes = generators.iter().filter_map(|generator| generator.pipe.as_ref()).map(AsRawFd::as_raw_fd);
-        let mut places: Vec<Place> =
-            pipes.chain([signals.as_raw_fd()]).map(|descriptor| Place::new(descriptor, Interest::READ)).collect();
-        if poll::wait(&mut places, None).is_err() {
-            break;
+fn listen(
+    generators: &mut [ForkedGenerator],
+    signals: &Signals,
+    announce: &mut dyn Observer,
+) -> std::io::Result<Heard> {
+    let mut pipes = Epoll::new(EVENT_BATCH)?;
+    pipes.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
+    for (generator, key) in generators.iter().zip(0..) {
+        if let Some(pipe) = &generator.pipe {
+            pipes.add(pipe, key, Interest::READ, Trigger::Level)?;
         }
+    }
+    let (mut interrupted, mut asked) = (None, 0);
+    let mut window = CommonWindow::of(generators.len());
+    let begun = Instant::now();
+    let mut shown: Option<(Stage, Duration)> = None;
+    let mut speaking = generators.len();
+    while speaking > 0 {
+        let ready: Vec<u64> = pipes.wait(None)?.map(|event| event.key).collect();
         if let Some(signal) = signals.next() {
             // A terminal tells the children itself; `kill` tells only us. The second time they end
             // at once, and still say what they counted.
@@ -186,37 +219,81 @@ fn listen(generators: &mut [ForkedGenerator], signals: &Signals, announce: &mut 
             generators.iter().for_each(|generator| process::end(generator.child, how));
             interrupted = interrupted.or(Some(signal));
         }
-        let ready = places.into_iter().map(|place| place.readable());
-        let open = generators.iter_mut().filter(|generator| generator.pipe.is_some());
-        for generator in open.zip(ready).filter(|(_, ready)| *ready).map(|(generator, _)| generator) {
+        for key in ready.into_iter().filter(|key| *key != SIGNALS) {
+            let generator = &mut generators[key as usize];
             for line in generator.hear() {
                 match generator.take(line) {
-                    Some((OPENED, at)) => {
-                        opened += 1;
-                        if opened == 1 {
-                            announce.window_opened(at);
-                        }
-                    }
-                    Some((_, at)) => {
-                        closed += 1;
-                        last = last.max(at);
-                    }
+                    Some((OPENED, at)) => window.open(at, announce),
+                    Some((_, at)) => window.close(at, announce),
                     None => {}
                 }
             }
+            if let Some(pipe) = generator.pipe.take_if(|_| generator.has_ended) {
+                pipes.remove(&pipe)?;
+                speaking -= 1;
+            }
         }
-        let stage = match (opened, closed) {
-            (0, _) => Stage::Opening,
-            (_, closed) if closed >= generators.len() => Stage::Drain,
-            _ => Stage::Window,
-        };
-        announce.progress(&progress(generators, stage, begun.elapsed()));
-        if closed == generators.len() {
-            closed += 1;
-            announce.window_closed(last, None);
+        let (stage, elapsed) = (window.stage(), begun.elapsed());
+        if shown.is_none_or(|(last, at)| last != stage || elapsed - at >= SHOW_INTERVAL) {
+            shown = Some((stage, elapsed));
+            announce.progress(&progress(generators, stage, elapsed));
         }
     }
-    interrupted
+    Ok(Heard { interrupted, cpu: window.cpu })
+}
+
+/// The window of all processes: from the first opening to the last closing.
+struct CommonWindow {
+    processes: usize,
+    closed: usize,
+    closed_at: SystemTime,
+    /// CPU time of this process as the first opened.
+    cpu_before: Option<Duration>,
+    /// CPU time of this process over the window.
+    cpu: Duration,
+}
+
+impl CommonWindow {
+    fn of(processes: usize) -> CommonWindow {
+        CommonWindow { processes, closed: 0, closed_at: SystemTime::UNIX_EPOCH, cpu_before: None, cpu: Duration::ZERO }
+    }
+
+    fn open(&mut self, at: SystemTime, announce: &mut dyn Observer) {
+        if self.cpu_before.is_none() {
+            self.cpu_before = Some(clock::process_cpu_time());
+            announce.window_opened(at);
+        }
+    }
+
+    fn close(&mut self, at: SystemTime, announce: &mut dyn Observer) {
+        self.closed += 1;
+        self.closed_at = self.closed_at.max(at);
+        if self.closed == self.processes {
+            self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time() - before);
+            announce.window_closed(self.closed_at, None);
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        if self.closed == self.processes {
+            Stage::Drain
+        } else if self.cpu_before.is_none() {
+            Stage::Opening
+        } else {
+            Stage::Window
+        }
+    }
+}
+
+/// Adds what this process used to what the others did. It is no event loop: `threads` leaves it
+/// out, as it leaves the coordinator of the other engines out.
+fn add_own(summary: &mut Summary, heard: &Heard) {
+    let generator = &mut summary.generator;
+    "fork".clone_into(&mut generator.engine);
+    if summary.elapsed_s > 0.0 {
+        generator.cpu_cores += heard.cpu.as_secs_f64() / summary.elapsed_s;
+    }
+    generator.cpu_us_per_request += heard.cpu.as_secs_f64() * 1e6 / summary.requests.completed.max(1) as f64;
 }
 
 /// Where the processes stand together.
@@ -231,7 +308,7 @@ impl ForkedGenerator {
         let mut buffer = [0; 64 * 1024];
         match self.pipe.as_mut().map(|pipe| pipe.read(&mut buffer)) {
             Some(Ok(count @ 1..)) => self.said.extend_from_slice(&buffer[..count]),
-            _ => self.pipe = None,
+            _ => self.has_ended = true,
         }
         let whole = self.said.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.said.drain(..whole).collect();

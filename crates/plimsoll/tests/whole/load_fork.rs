@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
+use crate::support::peer::{Run, answer, command, echo, load, load_while, outcome, serve};
 
 fn fork(target: std::net::SocketAddr, arguments: &str) -> Run {
     load(target, &format!("--engine fork {arguments}"))
@@ -95,6 +95,52 @@ fn processes_that_are_ended_before_they_begin_move_no_end_of_the_window() {
 
 fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
+}
+
+/// The process and those that it started, with what `read` makes of each one's folder in /proc.
+fn each_process(of: u32, read: impl Fn(&str) -> f64) -> Vec<f64> {
+    let started = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).expect("the kernel tells");
+    let numbers = [of.to_string()].into_iter().chain(started.split_whitespace().map(str::to_owned));
+    numbers.map(|number| read(&format!("/proc/{number}"))).collect()
+}
+
+/// CPU time of all threads of a process (proc_pid_schedstat), in seconds.
+fn cpu_s(process: &str) -> f64 {
+    let threads = std::fs::read_dir(format!("{process}/task")).expect("it runs").flatten();
+    let used = threads.map(|thread| {
+        let counts = std::fs::read_to_string(thread.path().join("schedstat")).expect("it runs");
+        counts.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).expect("nanoseconds")
+    });
+    used.sum::<f64>() / 1e9
+}
+
+#[test]
+fn the_cpu_of_the_process_that_coordinates_is_in_that_of_the_generator() {
+    for attempt in 0..20 {
+        let (mut used, mut began, mut ended) = (Vec::new(), 0.0, 0.0);
+        let run = load_while(echo(), "--engine fork -c 60 -d 4s -R 6", |child| {
+            std::thread::sleep(Duration::from_millis(100));
+            began = unix_s();
+            let before = each_process(child.id(), cpu_s);
+            std::thread::sleep(Duration::from_millis(3700 - 150 * attempt));
+            used = each_process(child.id(), cpu_s).into_iter().zip(before).map(|(now, then)| now - then).collect();
+            ended = unix_s();
+        });
+        // Where the first window has closed, or the last was yet to open, as on a busy machine, the
+        // readings say nothing.
+        let [opened, closed] = ["opened", "closed"].map(|end| run.figure(&format!("window.{end}_unix_s")));
+        if began < closed - 4.0 || ended > opened + 4.0 {
+            continue;
+        }
+        assert_eq!((used.len(), run.code), (61, Some(0)), "{}", run.summary());
+        let told = run.figure("generator.cpu_cores") * run.figure("elapsed_s");
+        let least: f64 = used.iter().sum();
+        assert!(told >= least, "{told} s, and the coordinator alone used {} s of {least} s", used[0]);
+        let each = run.figure("generator.cpu_us_per_request") * run.figure("requests.completed");
+        assert!((each / 1e6 / told - 1.0).abs() < 1e-6, "{each} us in {told} s");
+        return;
+    }
+    panic!("no run was looked at in time");
 }
 
 /// A run that is ended as soon as its window is open.
