@@ -167,6 +167,10 @@ impl Observer for PipeObserver {
         self.report(CLOSED, at);
     }
 
+    fn window_missed(&mut self, at: SystemTime) {
+        self.report(MISSED, at);
+    }
+
     fn progress(&mut self, progress: &Progress) {
         let Progress { connections, completed, failed, .. } = progress;
         let _ = writeln!(self.0, "{PROGRESS} {connections} {completed} {failed}");
@@ -175,6 +179,7 @@ impl Observer for PipeObserver {
 
 const OPENED: &str = "opened";
 const CLOSED: &str = "closed";
+const MISSED: &str = "missed";
 const PROGRESS: &str = "progress";
 
 /// Events of one wait.
@@ -224,7 +229,8 @@ fn listen(
             for line in generator.hear() {
                 match generator.take(line) {
                     Some((OPENED, at)) => window.open(at, announce),
-                    Some((_, at)) => window.close(at, announce),
+                    Some((CLOSED, at)) => window.close(at, announce),
+                    Some((_, at)) => window.miss(at, announce),
                     None => {}
                 }
             }
@@ -245,8 +251,11 @@ fn listen(
 /// The window of all processes: from the first opening to the last closing.
 struct CommonWindow {
     processes: usize,
-    closed: usize,
-    closed_at: SystemTime,
+    /// Processes whose windows have closed, or never open.
+    ended: usize,
+    /// The last closing, and the latest end of a process without a window.
+    closed_at: Option<SystemTime>,
+    missed_at: Option<SystemTime>,
     /// CPU time of this process as the first opened.
     cpu_before: Option<Duration>,
     /// CPU time of this process over the window.
@@ -255,7 +264,8 @@ struct CommonWindow {
 
 impl CommonWindow {
     fn of(processes: usize) -> CommonWindow {
-        CommonWindow { processes, closed: 0, closed_at: SystemTime::UNIX_EPOCH, cpu_before: None, cpu: Duration::ZERO }
+        let (closed_at, missed_at, cpu_before) = (None, None, None);
+        CommonWindow { processes, ended: 0, closed_at, missed_at, cpu_before, cpu: Duration::ZERO }
     }
 
     fn open(&mut self, at: SystemTime, announce: &mut dyn Observer) {
@@ -266,16 +276,31 @@ impl CommonWindow {
     }
 
     fn close(&mut self, at: SystemTime, announce: &mut dyn Observer) {
-        self.closed += 1;
-        self.closed_at = self.closed_at.max(at);
-        if self.closed == self.processes {
-            self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time() - before);
-            announce.window_closed(self.closed_at, None);
+        self.closed_at = self.closed_at.max(Some(at));
+        self.end_one(announce);
+    }
+
+    /// A process without a window moves no end of that of the others.
+    fn miss(&mut self, at: SystemTime, announce: &mut dyn Observer) {
+        self.missed_at = self.missed_at.max(Some(at));
+        self.end_one(announce);
+    }
+
+    fn end_one(&mut self, announce: &mut dyn Observer) {
+        self.ended += 1;
+        if self.ended < self.processes {
+            return;
+        }
+        self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before));
+        match (self.closed_at, self.missed_at) {
+            (Some(at), _) => announce.window_closed(at, None),
+            (None, Some(at)) => announce.window_missed(at),
+            (None, None) => {}
         }
     }
 
     fn stage(&self) -> Stage {
-        if self.closed == self.processes {
+        if self.ended == self.processes {
             Stage::Drain
         } else if self.cpu_before.is_none() {
             Stage::Opening
@@ -315,11 +340,12 @@ impl ForkedGenerator {
         String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
     }
 
-    /// Takes one line; whether the process's window has opened, or closed, with it, and when.
+    /// Takes one line; whether the process's window has opened or closed with it, or never opens,
+    /// and when.
     fn take(&mut self, line: String) -> Option<(&'static str, SystemTime)> {
         let mut words = line.split(' ');
         let event = words.next().unwrap_or_default();
-        if let Some(end) = [OPENED, CLOSED].into_iter().find(|end| *end == event) {
+        if let Some(end) = [OPENED, CLOSED, MISSED].into_iter().find(|end| *end == event) {
             let at_s = words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
             return Some((end, SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at_s)));
         }

@@ -97,6 +97,33 @@ fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }
 
+#[test]
+fn the_window_opens_and_closes_with_the_processes_that_measure() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    // One is refused at once, while the other is in its warm-up.
+    let run = fork(echo(), &format!("{gone} -c 2 -d 200ms --warm-up 500ms"));
+    let told = |event: &str| {
+        let line = run.lines.iter().find(|line| line["event"] == event).expect("it is told");
+        line["unix_s"].as_f64().expect("an instant")
+    };
+    for (event, end) in [("window_opened", "opened_unix_s"), ("window_closed", "closed_unix_s")] {
+        let stated = run.figure(&format!("window.{end}"));
+        assert!((told(event) - stated).abs() < 1e-3, "{event} {}: {}", told(event), run.summary());
+    }
+}
+
+#[test]
+fn a_run_whose_processes_are_all_refused_has_a_window_without_length() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        let run = load(gone, &format!("--engine {engine} -c 3 -d 200ms"));
+        let events: Vec<_> = run.lines.iter().filter_map(|line| line["event"].as_str()).collect();
+        assert_eq!(events, ["window_opened", "window_closed", "summary"], "{engine}");
+        assert_eq!(run.lines[0]["unix_s"], run.lines[1]["unix_s"], "{engine}");
+        assert_eq!((run.code, run.figure("elapsed_s")), (Some(1), 0.0), "{engine}: {}", run.summary());
+    }
+}
+
 /// The process and those that it started, with what `read` makes of each one's folder in /proc.
 fn each_process(of: u32, read: impl Fn(&str) -> f64) -> Vec<f64> {
     let started = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).expect("the kernel tells");

@@ -141,13 +141,14 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             self.release(team);
             let Shared { control, schedule, .. } = &**self.shared;
             self.untaken.pass(control.now(), control, schedule);
-            if self.cpu.is_none() && control.opens.has_come(control.now()) {
-                self.note_opened();
-            }
+            self.pass_opening();
+            let control = &self.shared.control;
             if team.is_finished() || control.closes.has_come(control.now()) || control.has_given_up() {
                 break;
             }
         }
+        // It may have come since, with all that there was to do.
+        self.pass_opening();
         let Shared { config, control, .. } = &**self.shared;
         let now = control.now();
         let ends = Ends {
@@ -161,7 +162,10 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         let may_hold = config.await_end && self.interrupted.is_none() && control.up() > 0;
         self.holds = may_hold && !self.input.as_mut().is_some_and(Input::take_line);
         let at = control.wall_clock(ends.closed.unwrap_or(now));
-        self.observer.window_closed(at, self.holds.then_some(LONGEST_HOLD));
+        match self.cpu {
+            Some(_) => self.observer.window_closed(at, self.holds.then_some(LONGEST_HOLD)),
+            None => self.observer.window_missed(at),
+        }
         self.hold(team);
         self.drain(team);
         Ok(ends)
@@ -268,6 +272,13 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             self.interrupted = Some(signal);
             control.interrupt(control.now());
             team.wake();
+        }
+    }
+
+    fn pass_opening(&mut self) {
+        let control = &self.shared.control;
+        if self.cpu.is_none() && control.opens.has_come(control.now()) && !control.has_no_window() {
+            self.note_opened();
         }
     }
 

@@ -85,6 +85,11 @@ pub trait Observer {
     /// The window closed, likewise. Where connections stay up after it until another program lets
     /// them close, `holds` is for how long at most.
     fn window_closed(&mut self, at: SystemTime, holds: Option<Duration>);
+    /// The run was over before its window could open, at this instant, which is both of its ends.
+    fn window_missed(&mut self, at: SystemTime) {
+        self.window_opened(at);
+        self.window_closed(at, None);
+    }
     /// Reports how far the run has come, at least four times a second.
     fn progress(&mut self, progress: &Progress);
 }
