@@ -57,21 +57,20 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     // Taken by the child in its own copy of the memory; here it stays for the next.
     let mut protocol = Some(protocol);
     let mut generators = Vec::new();
+    let (stay, let_go) = std::io::pipe().map_err(|error| not_started(0, config, &error.into()))?;
+    let stay = OwnedFd::from(stay);
     for number in 0..config.connections {
         let Some(own) = part(config, number, start) else { break };
-        match begin(&own, &mut protocol) {
+        match begin(&own, &mut protocol, &stay) {
             Ok(generator) => generators.push(generator),
             Err(error) => {
                 generators.iter().for_each(|generator| process::end(generator.child, End::Kill));
-                return Err(anyhow!(Environment(format!(
-                    "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine \
-                     epoll",
-                    config.connections
-                ))));
+                return Err(not_started(number, config, &error));
             }
         }
     }
     let heard = listen(&mut generators, &signals, announce).context("the processes cannot be listened to")?;
+    drop(let_go);
     reap(generators.len());
     let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let mut summary = merge(&records, Windows::OfOneRun)?;
@@ -79,6 +78,13 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     summary.warnings = once_each(&summary.warnings, records.len());
     warnings::judge_together(&mut summary, config);
     Ok(Forked { summary, interrupted: heard.interrupted })
+}
+
+fn not_started(number: usize, config: &Config, error: &anyhow::Error) -> anyhow::Error {
+    anyhow!(Environment(format!(
+        "only {number} of {} processes could be started: {error:#}; use fewer --connections, or --engine epoll",
+        config.connections
+    )))
 }
 
 /// What one process is to do; `None` where there is nothing left for it.
@@ -123,17 +129,22 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
     })
 }
 
-fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Result<ForkedGenerator> {
+/// Starts a process, which ends once `stay` does: what it shares with the others, it shares until
+/// each has read how much memory it has.
+fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd) -> anyhow::Result<ForkedGenerator> {
     let (reader, writer) = std::io::pipe()?;
     let (reader, writer) = (OwnedFd::from(reader), OwnedFd::from(writer));
-    let child = process::fork(&[writer.as_fd()], || {
-        let Ok(writer) = writer.try_clone() else { return 1 };
+    let child = process::fork(&[writer.as_fd(), stay.as_fd()], || {
+        let (Ok(writer), Ok(stay)) = (writer.try_clone(), stay.try_clone()) else { return 1 };
         let Some(protocol) = protocol.take() else { return 1 };
-        let mut observer = PipeObserver(File::from(writer));
-        let Ok(outcome) = run::run(config, protocol, &mut observer) else { return 1 };
+        let mut observer = PipeObserver { pipe: File::from(writer), memory_bytes: None };
+        let Ok(mut outcome) = run::run(config, protocol, &mut observer) else { return 1 };
+        outcome.memory_bytes = observer.memory_bytes.unwrap_or(outcome.memory_bytes);
         let summary = warnings::summarise(config, &outcome);
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
-        i32::from(writeln!(observer.0, "{line}").is_err())
+        let is_told = writeln!(observer.pipe, "{line}").is_ok();
+        let _ = File::from(stay).read(&mut [0]);
+        i32::from(!is_told)
     })?;
     Ok(ForkedGenerator {
         child,
@@ -146,12 +157,16 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>) -> anyhow::Resu
 }
 
 /// Writes a child's events into the pipe to its parent.
-struct PipeObserver(File);
+struct PipeObserver {
+    pipe: File,
+    /// Its memory as its window closed, where the kernel tells.
+    memory_bytes: Option<u64>,
+}
 
 impl PipeObserver {
     fn report(&mut self, event: &str, at: SystemTime) {
         // A parent that is gone has taken this process with it.
-        let _ = writeln!(self.0, "{event} {}", unix_seconds(at));
+        let _ = writeln!(self.pipe, "{event} {}", unix_seconds(at));
     }
 }
 
@@ -164,17 +179,29 @@ impl Observer for PipeObserver {
     }
 
     fn window_closed(&mut self, at: SystemTime, _: Option<Duration>) {
+        self.memory_bytes = proportional_bytes();
         self.report(CLOSED, at);
     }
 
     fn window_missed(&mut self, at: SystemTime) {
+        self.memory_bytes = proportional_bytes();
         self.report(MISSED, at);
     }
 
     fn progress(&mut self, progress: &Progress) {
         let Progress { connections, completed, failed, .. } = progress;
-        let _ = writeln!(self.0, "{PROGRESS} {connections} {completed} {failed}");
+        let _ = writeln!(self.pipe, "{PROGRESS} {connections} {completed} {failed}");
     }
+}
+
+/// Resident memory of this process, in which a page that several processes share counts for each
+/// with its part of it (Pss, Documentation/filesystems/proc.rst): the parts of all add up to what
+/// is occupied. `None` where the kernel does not tell.
+fn proportional_bytes() -> Option<u64> {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
+    let kib: u64 =
+        rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 const OPENED: &str = "opened";
@@ -194,6 +221,8 @@ struct Heard {
     interrupted: Option<Signal>,
     /// CPU time of this process over the window of them all.
     cpu: Duration,
+    /// Its memory after that.
+    memory_bytes: u64,
 }
 
 /// Listens until every process has said all it has to say.
@@ -245,7 +274,8 @@ fn listen(
             announce.progress(&progress(generators, stage, elapsed));
         }
     }
-    Ok(Heard { interrupted, cpu: window.cpu })
+    // Of a kernel that does not tell, the processes count what they share as well.
+    Ok(Heard { interrupted, cpu: window.cpu, memory_bytes: proportional_bytes().unwrap_or_default() })
 }
 
 /// The window of all processes: from the first opening to the last closing.
@@ -318,6 +348,7 @@ fn add_own(summary: &mut Summary, heard: &Heard) {
     if summary.elapsed_s > 0.0 {
         generator.cpu_cores += heard.cpu.as_secs_f64() / summary.elapsed_s;
     }
+    generator.memory_bytes += heard.memory_bytes;
     generator.cpu_us_per_request += heard.cpu.as_secs_f64() * 1e6 / summary.requests.completed.max(1) as f64;
 }
 
@@ -354,6 +385,8 @@ impl ForkedGenerator {
             self.progress = [number(), number(), number()];
         } else {
             self.result = Some(line);
+            // It waits for the others now.
+            self.has_ended = true;
         }
         None
     }

@@ -170,6 +170,31 @@ fn the_cpu_of_the_process_that_coordinates_is_in_that_of_the_generator() {
     panic!("no run was looked at in time");
 }
 
+/// Memory that a process would give back alone, and what else of it is resident
+/// (proc_pid_smaps_rollup), in bytes.
+fn memory(process: &str) -> (f64, f64) {
+    let rollup = std::fs::read_to_string(format!("{process}/smaps_rollup")).expect("it runs");
+    let kib = |name: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+        line.trim().split(' ').next().and_then(|kib| kib.parse::<f64>().ok()).expect("a number")
+    };
+    let own = kib("Private_Clean:") + kib("Private_Dirty:");
+    (own * 1024.0, (kib("Rss:") - own) * 1024.0)
+}
+
+#[test]
+fn a_page_that_processes_share_counts_once_in_the_memory_of_all() {
+    let (mut own, mut shared) = (0.0, 0.0_f64);
+    let run = load_while(echo(), "--engine fork -c 40 -d 1s -R 40", |child| {
+        own = each_process(child.id(), |process| memory(process).0).iter().sum();
+        shared = each_process(child.id(), |process| memory(process).1).into_iter().fold(0.0, f64::max);
+    });
+    let told = run.figure("generator.memory_bytes");
+    // They may have more of their own by the end of the window, though far less than they share.
+    assert!(told >= 0.9 * own + 0.5 * shared, "{told}: {own} of their own, {shared} shared");
+    assert!(told <= 0.5 * 40.0 * shared, "{told}: {own} of their own, {shared} shared");
+}
+
 /// A run that is ended as soon as its window is open.
 fn interrupted_once_open(arguments: &str) -> Run {
     let mut load = command("echo", &echo().to_string(), &format!("--engine fork {arguments}"));

@@ -54,7 +54,10 @@ const THREADS: &[Injection] =
 const FORK: &[Injection] = &[
     ("wait4", &["EINTR"], "2", Outcome::Nothing),
     ("clone", &["EAGAIN"], "2", Outcome::EndOfRun("only 1 of 3 processes could be started")),
-    ("pipe2", &["EMFILE"], "2", Outcome::EndOfRun("only 1 of 3 processes could be started")),
+    ("pipe2", &["EMFILE"], "1", Outcome::EndOfRun("only 0 of 3 processes could be started")),
+    ("pipe2", &["EMFILE"], "3", Outcome::EndOfRun("only 1 of 3 processes could be started")),
+    ("epoll_create1", &["EMFILE"], "1", Outcome::EndOfRun("the processes cannot be listened to: Too many open files")),
+    ("epoll_pwait2", &["EINTR"], "2", Outcome::Nothing),
 ];
 
 /// The bytes of a connection without a handshake. In an open loop the kernel notes when they come.
