@@ -84,6 +84,7 @@ soak: $(VENV)/.locked binary $(FORTIO) ## what takes long: a million connections
 	$(PYTHON) bench/simulations.py --out target/bench
 	$(PYTHON) bench/slowdown.py
 	$(LAB) PLIMSOLL_FAST_FORMS=all $(PYTHON) -m pytest tests/test_fast_forms.py
+	$(LAB) PLIMSOLL_DAMAGES=all $(PYTHON) -m pytest lab/tests/test_damaged_runs.py
 
 # In workspaces of their own: a fuzzer needs a nightly compiler and cargo-fuzz (`cargo install cargo-fuzz`). CRATE:TARGET; what is found
 # stays in target/fuzz-corpus, so that the next run goes on from there.

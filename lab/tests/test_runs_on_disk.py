@@ -321,6 +321,13 @@ def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
             {"family": {**FAMILY, "compare": "server.modle"}},
             "is damaged (points.0.setting: server.modle is missing, along which contenders are compared)",
         ),
+        (
+            {
+                "family": {**FAMILY, "compare": "server.model"},
+                "searches": [{"number": 1, "block": 1, "point": 0, "state": "complete", "setting": {}}],
+            },
+            "is damaged (searches.0.setting: server.model is missing, along which contenders are compared)",
+        ),
         ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),
         ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures.0: 'speed' is no figure)"),
         ({"drawn": [["speed", CONNECTIONS]]}, "is damaged (drawn.0.0: 'speed' is no figure)"),

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 import shutil
 import time
@@ -20,7 +21,8 @@ from pydantic_core import ErrorDetails
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
-from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.run_record import PointRecord, RunRecord
+from plimsoll_lab.store.search_record import SearchRecord
 from plimsoll_lab.suite.conditions import OPERATORS
 from plimsoll_lab.suite.documents import Claim, Reference
 from plimsoll_lab.suite.figures import figure_named
@@ -250,10 +252,11 @@ def _numbers(out: Path) -> list[int]:
 
 def _read(path: Path) -> object:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        record = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, str(error)) from None
     version = record.get("schema_version") if isinstance(record, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -261,6 +264,17 @@ def _read(path: Path) -> object:
     if version != SCHEMA_VERSION:
         raise damaged(path, f"its schema version is {version}, and this lab reads {SCHEMA_VERSION}")
     return record
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text} is too great a number")
+    return found
 
 
 def _check(path: Path, form: type[Form]) -> Form:
@@ -286,13 +300,21 @@ def _fault_of(run: RunRecord) -> str | None:
     for place, limit in enumerate(run.limits):
         if limit.operator not in OPERATORS:
             return f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
-    compare, figures = run.family.compare, run.figures_by_name
-    for place, point in enumerate(run.points):
-        if compare is not None and compare not in point.setting:
-            return f"points.{place}.setting: {compare} is missing, along which contenders are compared"
+    figures = run.figures_by_name
     for where, name in _named(run):
         if name not in figures and figure_named(name) is None:
             return f"{where}: '{name}' is no figure"
+    return _without_contender(run)
+
+
+def _without_contender(run: RunRecord) -> str | None:
+    """Which point or search does not say which of the contenders it has, or None."""
+    compare = run.family.compare
+    tables: dict[str, Sequence[PointRecord | SearchRecord]] = {"points": run.points, "searches": run.searches}
+    for table, rows in tables.items():
+        for place, each in enumerate(rows):
+            if compare is not None and compare not in each.setting:
+                return f"{table}.{place}.setting: {compare} is missing, along which contenders are compared"
     return None
 
 
