@@ -88,17 +88,17 @@ def test_a_run_that_leaves_more_of_its_times_untold_has_a_rate_and_no_time(tmp_p
     assert values == {RATE: [0, 1], MEDIAN: [0]}
 
 
-def test_controls_and_figures_that_a_run_does_not_have_are_in_no_history(tmp_path: Path) -> None:
+def test_controls_and_figures_that_a_run_does_not_judge_are_in_no_history(tmp_path: Path) -> None:
     folder = stored(tmp_path / "0001", {RATE: 1000.0, MEDIAN: 200.0}, models=("epoll", "poll"))
     run = folder.read_run()
     one, other = run.points
     changed(
         folder,
         points=[one.model_copy(update={"setting": {}}), other.model_copy(update={"control": True})],
-        figures=[each for each in run.figures if each.name == RATE],
+        family=run.family.model_copy(update={"figures": (RATE,)}),
     )
     assert [(each.figure.name, each.at) for each in series_of([folder])] == [(RATE, "every setting")]
-    changed(folder, points=[one.model_copy(update={"control": True}), other], figures=run.figures)
+    changed(folder, points=[one.model_copy(update={"control": True}), other], family=run.family)
     assert [(each.figure.name, each.at) for each in series_of([folder])] == [
         (RATE, "model poll"),
         (MEDIAN, "model poll"),

@@ -130,7 +130,6 @@ def _values(
     """Each judged figure at each point: figure, point, what was asked there, and the value where
     there is one.
     """
-    figures = {each.name: each for each in record.figures}
     found = []
     for point in record.points:
         if point.control:
@@ -140,10 +139,8 @@ def _values(
         valid = [each for each in made if each.outcome == "ok"] if point_outcome(made)[0] == "ok" else []
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
-            if name in figures:
-                place = formatting.setting(point.setting)
-                value = _value(values, order, valid=len(valid)) if values else None
-                found.append((figures[name], place, repr(asked_at(point)), value))
+            value = _value(values, order, valid=len(valid)) if values else None
+            found.append((record.figure(name), formatting.setting(point.setting), repr(asked_at(point)), value))
     return found
 
 
