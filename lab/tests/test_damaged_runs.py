@@ -243,6 +243,7 @@ def test_no_damage_of_a_stored_run_is_an_internal_error(stored: Path, tmp_path: 
         ('{"schema_version": NaN}', "NaN is no number of JSON"),
         ('{"schema_version": -Infinity}', "-Infinity is no number of JSON"),
         ('{"schema_version": 1, "elapsed_s": 1e400}', "1e400 is too great a number"),
+        ('{"schema_version": 1, "number": 1000000000000000000000}', "1000000000000000000000 is too great a number"),
         ("[" * 100_000, "recursion"),
         ('{"schema_version": 1', "Expecting"),
     ],
@@ -254,3 +255,11 @@ def test_a_record_is_json_of_finite_numbers(tmp_path: Path, text: str, said: str
     with pytest.raises(LabError, match="is damaged") as refusal:
         folder.read_trials()
     assert said in str(refusal.value)
+
+
+def test_a_trial_has_the_number_of_its_file(tmp_path: Path) -> None:
+    """A trial was counted twice of which there was a copy."""
+    folder = stored_run(tmp_path / "0001")
+    shutil.copy(folder.path / "trials/0001.json", folder.path / "trials/0002.json")
+    with pytest.raises(LabError, match=r"0002\.json: is damaged \(number: 1 is another trial's\)"):
+        folder.read_trials()

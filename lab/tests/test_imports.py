@@ -185,7 +185,10 @@ REFUSED = {
     "wrk twice": (WRK + WRK, "several runs"),
     "rows that fall": (HGRM.replace("9.000", "1.500", 1), "do not rise"),
     "rows that end early": (HGRM.partition("      20.000")[0], "ends before its last row"),
+    "a row of two points": (HGRM.replace("9.000", "9.0.0", 1), "line 6 is no row"),
     "a cut histogram": (CUT, "line 5 cannot be decoded"),
+    "a log of a year that no calendar has": (hlog().replace("1767268800.000", "1" + 30 * "0"), "which is no date"),
+    "an interval of two points": (hlog().replace(",1.000,", ",1.0.0,", 1), "line 4 is no interval"),
     "a line that is none": (hlog() + "and so on\n", "line 6 is no interval"),
 }
 

@@ -313,6 +313,7 @@ def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
         ({"tomorrow": 1}, "newer version of Plimsoll (this lab does not know tomorrow); update"),
         ({"seed": "x"}, "is damaged (seed: "),
         ({"seed": -1}, "is damaged (seed: -1 is below 0)"),
+        ({"started_unix_s": 1e300}, "is damaged (started_unix_s: Input should be less than 253402300800)"),
         (
             {"limits": [{"figure": "completed_rate", "operator": "~", "value": 1, "text": "~1"}]},
             "is damaged (limits.0.operator: '~' is none of ",
@@ -327,6 +328,10 @@ def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
                 "searches": [{"number": 1, "block": 1, "point": 0, "state": "complete", "setting": {}}],
             },
             "is damaged (searches.0.setting: server.model is missing, along which contenders are compared)",
+        ),
+        (
+            {"searches": [{"number": 1, "block": 1, "point": 0, "state": "complete"}]},
+            "is damaged (search: is missing, and there are searches)",
         ),
         ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),
         ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures.0: 'speed' is no figure)"),

@@ -96,6 +96,7 @@ REFUSALS = {
     "search key": (SEARCH + "step = 3\n", "[search] step: unknown key"),
     "search range": (SEARCH.replace("[1, 60000]", "[5, 2]"), "[search] range: the low end has to be at least 1"),
     "repeat": (GOOD + "[run]\nrepeat = 100001\n", "[run] repeat: 100001 is more than a plan can hold"),
+    "seed": (GOOD + "[run]\nseed = 9223372036854775808\n", "[run] seed: 9223372036854775808 is more than"),
     "command of no words": (GOOD.replace("[server]", "[server]\ncommand = 5", 1), "command: 5 is not a list of texts"),
     "search range of parts": (SEARCH.replace("[1, 60000]", "[1.5, 60000]"), "[search] range: '1.5' is not a count"),
     "search range of one": (SEARCH.replace("[1, 60000]", "[5]"), "[search] range: [5] is no pair of loads"),

@@ -27,12 +27,13 @@ LONGEST_NS = 24 * 3_600_000_000_000
 """A day: HdrHistogram has to be given its highest value."""
 DIGITS = 3
 """Significant digits of the histogram that is kept."""
-ROW = re.compile(r"^\s*([\d.]+)[\s,]+([\d.]+)[\s,]+(\d+)(?:[\s,]+(?:[\d.]+|inf|Infinity))?\s*$", re.MULTILINE)
+_NUMBER = r"(\d+(?:\.\d*)?)"
+ROW = re.compile(rf"\s*{_NUMBER}[\s,]+{_NUMBER}[\s,]+(\d+)(?:[\s,]+(?:[\d.]+|inf|Infinity))?\s*")
 HEAD = re.compile(r'"?Value"?[\s,]+"?Percentile"?[\s,]+"?TotalCount"?')
-MEAN = re.compile(r"^#\[Mean\s+=\s*([\d.]+), StdDeviation\s+=\s*([\d.]+)\]", re.MULTILINE)
+MEAN = re.compile(rf"^#\[Mean\s+=\s*{_NUMBER}, StdDeviation\s+=\s*{_NUMBER}\]", re.MULTILINE)
 OWN_UNIT = re.compile(r"^#\[.*response time in (ns|us|ms|s)\]", re.MULTILINE)
-STARTED = re.compile(r"#\[(StartTime|BaseTime): *([\d.]+) ")
-INTERVAL = re.compile(r'(?:Tag=([^,]*),)?([\d.]+),([\d.]+),([\d.]+),"?([A-Za-z0-9+/=]+)"?')
+STARTED = re.compile(rf"#\[(StartTime|BaseTime): *{_NUMBER} ")
+INTERVAL = re.compile(rf'(?:Tag=([^,]*),)?{_NUMBER},{_NUMBER},{_NUMBER},"?([A-Za-z0-9+/=]+)"?')
 YEAR_S = 365 * 86_400
 """Intervals a year before the start of a log count from its start (HistogramLogReader)."""
 SECOND = (0.9, 1.1)
@@ -53,7 +54,7 @@ def read_distribution(text: str, path: Path, options: Options) -> Result:
     """A .hgrm file. A percentile is the value of the first row that reaches it."""
     own = OWN_UNIT.search(text)
     factor = _factor(options.unit or (own[1] if own else None), path)
-    rows = [(float(value), float(share), int(count)) for value, share, count in ROW.findall(text)]
+    rows = list(_rows(text, path))
     if not rows:
         raise ForeignFileError(path, "it has no row: value, percentile, total count")
     total = rows[-1][2]
@@ -78,6 +79,18 @@ def read_distribution(text: str, path: Path, options: Options) -> Result:
     else:
         warnings.append(_NO_RATE)
     return Result(tool="hdrhistogram", elapsed_s=options.duration_s, summary=summary, warnings=warnings)
+
+
+def _rows(text: str, path: Path) -> Iterator[tuple[float, float, int]]:
+    """Value, share and total count of each row behind the head."""
+    lines = enumerate(text.splitlines(), 1)
+    next(line for _, line in lines if HEAD.search(line))
+    for number, line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            found = ROW.fullmatch(line)
+            if found is None:
+                raise ForeignFileError(path, f"line {number} is no row: value, percentile, total count")
+            yield float(found[1]), float(found[2]), int(found[3])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

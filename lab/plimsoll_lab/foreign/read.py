@@ -8,6 +8,7 @@ from pathlib import Path
 
 from plimsoll_lab.foreign import fortio, hdr, k6, oha, wrk
 from plimsoll_lab.foreign.result import ForeignFileError, Options, Result, parse_json
+from plimsoll_lab.store.form import YEAR_10000_UNIX_S
 
 GZIP = b"\x1f\x8b"
 """How a gzip file begins (RFC 1952, section 2.3.1)."""
@@ -19,6 +20,14 @@ FORMATS = (
 
 def read_result(path: Path, options: Options) -> Result:
     """The measurement of a file. Raises `ForeignFileError` where it is damaged, or not known."""
+    found = _read(path, options)
+    began = found.started_unix_s
+    if began is not None and not 0 <= began < YEAR_10000_UNIX_S:
+        raise ForeignFileError(path, f"it began {began:g} s after 1970, which is no date")
+    return found
+
+
+def _read(path: Path, options: Options) -> Result:
     text = _text(path)
     if not text.strip():
         raise ForeignFileError(path, "it is empty")

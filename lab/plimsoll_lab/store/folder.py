@@ -29,6 +29,8 @@ from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.spec import Limit
 
 DIGITS = 4
+MOST_NEGATIVE, MOST = -(2**63), 2**64 - 1
+"""The whole numbers that programs print: of the lab's own, none is greater."""
 LOOKED_AT_S = 0.1
 """A look at whether a run is locked takes the lock for microseconds; a lab at work keeps it."""
 
@@ -112,7 +114,13 @@ class RunFolder:
         write_atomically(path, json.dumps(self.hide(trial.to_json()), ensure_ascii=False) + "\n")
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
-        return [_check(path, TrialRecord) for path in sorted((self.path / kind).glob("*.json"))]
+        found = []
+        for path in sorted((self.path / kind).glob("*.json")):
+            trial = _check(path, TrialRecord)
+            if path != self.trial_file(trial.number, kind):
+                raise damaged(path, f"number: {trial.number} is another trial's")
+            found.append(trial)
+        return found
 
     def count_trials(self) -> int:
         """How many trials there are."""
@@ -253,7 +261,7 @@ def _numbers(out: Path) -> list[int]:
 def _read(path: Path) -> object:
     try:
         text = path.read_text(encoding="utf-8")
-        record = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        record = json.loads(text, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     except OSError as error:
         raise LabError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -273,6 +281,13 @@ def _no_number(text: str) -> float:
 def _finite(text: str) -> float:
     found = float(text)
     if math.isinf(found):
+        raise ValueError(f"{text} is too great a number")
+    return found
+
+
+def _whole(text: str) -> int:
+    found = int(text)
+    if not MOST_NEGATIVE <= found <= MOST:
         raise ValueError(f"{text} is too great a number")
     return found
 
@@ -300,6 +315,8 @@ def _fault_of(run: RunRecord) -> str | None:
     for place, limit in enumerate(run.limits):
         if limit.operator not in OPERATORS:
             return f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
+    if run.searches and run.search is None:
+        return "search: is missing, and there are searches"
     figures = run.figures_by_name
     for where, name in _named(run):
         if name not in figures and figure_named(name) is None:

@@ -6,9 +6,9 @@ mypy checks a record where it is made, pydantic where it is read or built from o
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import PydanticSerializationError
 
 from plimsoll_lab.problem import Interrupted
@@ -18,6 +18,10 @@ _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 """Making one takes a millisecond, using it microseconds."""
 _INTERRUPTED = re.compile(r"Interrupted: signal (\d+)$")
 """What pydantic makes of an exception that a signal handler raises within a serializer: a text."""
+
+YEAR_10000_UNIX_S = 253_402_300_800
+UnixSeconds = Annotated[float, Field(ge=0, lt=YEAR_10000_UNIX_S)]
+"""Seconds since 1970, of a year that a calendar has."""
 
 closed = with_config(ConfigDict(extra="forbid", use_attribute_docstrings=True))
 """A record that has no other keys."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from plimsoll_lab.store.form import Record
+from plimsoll_lab.store.form import Record, UnixSeconds
 from plimsoll_lab.store.network_record import CalibrationRecord
 from plimsoll_lab.store.records import SCHEMA_VERSION
 from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
@@ -179,14 +179,14 @@ class ImportedFile(Record):
     """The address that was loaded, without credentials; empty where the file lacks it."""
     sha256: str
     """The digest of its content."""
-    started_unix_s: float | None
+    started_unix_s: UnixSeconds | None
     """When the measurement began; null where the file lacks it."""
 
 
 class ImportRecord(Record):
     """Where the trials of an imported run come from."""
 
-    unix_s: float
+    unix_s: UnixSeconds
     """When they were imported."""
     files: Sequence[ImportedFile]
     """Each file, in order."""
@@ -216,9 +216,9 @@ class RunRecord(Record):
     """Makes the same run again, seed included."""
     seed: int
     """Where all its randomness comes from."""
-    started_unix_s: float
+    started_unix_s: UnixSeconds
     """When it began."""
-    finished_unix_s: float | None
+    finished_unix_s: UnixSeconds | None
     """When it ended; null while it runs."""
     versions: Mapping[str, str]
     """Of the binary, its file's digest, and of the lab."""

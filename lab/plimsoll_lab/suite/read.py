@@ -38,6 +38,8 @@ GATE_FIGURES = ("completed_rate", "server.cpu_us_per_request")
 """What a gate judges where its suite does not say."""
 REPEAT_MOST = 100_000
 """Each trial of a plan takes memory before the first one is made."""
+MOST_SEED = 2**63 - 1
+"""The greatest whole number of TOML, and of a table in SQL."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -191,6 +193,8 @@ def _run(table: Table, *, source: str) -> RunSettings:
     if repeat > REPEAT_MOST:
         raise SuiteError(f"{source}: [run] repeat: {repeat} is more than a plan can hold; the most is {REPEAT_MOST:,}")
     seed = _whole(table["seed"], "seed", least=0, source=source) if "seed" in table else None
+    if seed is not None and seed > MOST_SEED:
+        raise SuiteError(f"{source}: [run] seed: {seed} is more than {MOST_SEED}")
     order = table.get("order", defaults.order)
     if order != "blocks":
         raise SuiteError(f"{source}: [run] order: {order!r} is not supported; write 'blocks', or nothing")
