@@ -35,13 +35,13 @@ def test_a_misfortune_is_an_outcome_with_a_reason(lab: Lab, suite_file: Path, fa
         "hang": ("--set", "run.trial_timeout=2s"),
     }
     done = lab("run", str(suite_file), "--json", *arguments, *timeouts.get(fake, ()), FAKE=fake)
-    assert done.returncode == code, done.stderr
     [point] = summary_of(done.stdout)["points"]
-    if fake == "generator_limited" and point["outcome"] == "invalid":
+    if fake in {"generator_limited", "hang"} and point["outcome"] == "invalid":
         # Others kept this machine busy meanwhile, and the judgement says so.
-        assert point["reason"].endswith(f"cores during the window, and {reason}")
+        assert reason in point["reason"]
+        assert done.returncode == 4, done.stderr
     else:
-        assert point["outcome"] == outcome
+        assert (point["outcome"], done.returncode) == (outcome, code), done.stderr
         assert point["reason"].startswith(reason)
 
 

@@ -23,6 +23,7 @@ from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents
 from plimsoll_lab.trial.patience import Patience
 from plimsoll_lab.trial.sampling import Sampler
+from plimsoll_lab.trial.starved import Starved, Wait, begin_wait, end_wait, outside_cause
 from plimsoll_lab.trial.stuck import got_so_far, last_said, states_of
 from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
@@ -86,6 +87,7 @@ def run_loads(
     patience = Patience(timeout_s)
     with contextlib.ExitStack() as stack:
         _foresee("start", generators, server, others, window, monitors)
+        begun = begin_wait(monitors.server_host, server, others)
         _start(stack, generators, testbed.start_in_s)
         metered = {**others, **{each.name: _process(each) for each in generators if not each.measured}}
         while True:
@@ -103,7 +105,9 @@ def run_loads(
                 patience.shorten_to(AFTER_DEATH_S)
             left_s = patience.left_s()
             if left_s < 0:
-                _stop_overdue(generators, {SERVER: server, **others}, timeout_s)
+                started = {each.name: _process(each) for each in generators if not each.ended}
+                wait = end_wait(begun, monitors.server_host, server, others, started)
+                _stop_overdue(generators, {SERVER: server, **others}, timeout_s, wait)
                 break
             if window.open:
                 left_s = min(
@@ -275,7 +279,9 @@ def _end(generator: Generator, code: int) -> None:
         raise LateStart(generator.name)
 
 
-def _stop_overdue(generators: Sequence[Generator], parts: Mapping[str, Process], timeout_s: float) -> None:
+def _stop_overdue(
+    generators: Sequence[Generator], parts: Mapping[str, Process], timeout_s: float, wait: Wait | None
+) -> None:
     overdue = [each for each in generators if not each.ended]
     now = time.monotonic()
     told = [last_said(each.name, each.last_event, now - each.last_event_at) for each in generators]
@@ -290,9 +296,10 @@ def _stop_overdue(generators: Sequence[Generator], parts: Mapping[str, Process],
         each.summary = None
         _end(each, code)
     if parts[SERVER].exit_code() is None:
-        raise TrialFailure(
-            f"the generator did not end within {timeout_s:.0f} s; it was killed. Until then: {'; '.join(told)}"
-        )
+        reason = f"the generator did not end within {timeout_s:.0f} s; it was killed. Until then: {'; '.join(told)}"
+        if (cause := outside_cause(wait)) is not None:
+            raise Starved(reason, cause)
+        raise TrialFailure(reason)
 
 
 def _stop_unmeasured(generators: Sequence[Generator]) -> None:

@@ -55,6 +55,7 @@ from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
+from plimsoll_lab.trial.starved import Starved
 from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
 from plimsoll_lab.trial.validity import Judgement, host_lost, judge, late_start
 from plimsoll_lab.trial.window import Window
@@ -98,6 +99,8 @@ def run_trial(
             judgement = Judgement(outcome="failed", reason=str(failure), warnings=())
         except LateStart as late:
             judgement = late_start(late.generator)
+        except Starved as starved:
+            judgement = starved.judgement()
         except HostLost as lost:
             judgement = host_lost(lost.host, lost.reason)
     sources = FigureSources(

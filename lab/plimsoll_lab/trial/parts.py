@@ -5,10 +5,10 @@ waited for until it can be connected to, and stopped in the reverse order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.hosts.external_server import ExternalServer, external_server
@@ -24,6 +24,7 @@ from plimsoll_lab.trial.commands import foreign_command, forward_command, in_rec
 from plimsoll_lab.trial.events import last_event
 from plimsoll_lab.trial.generators import TrialFailure
 from plimsoll_lab.trial.patience import Patience
+from plimsoll_lab.trial.starved import Starved, begin_wait, end_wait, outside_cause
 from plimsoll_lab.trial.stuck import states_of
 from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.validity import ending
@@ -88,6 +89,7 @@ def start_parts(
 ) -> Iterator[Part]:
     """Start every part but the generators, each once those that it names are ready."""
     roles = {role.name: role for role in point.roles}
+    up: dict[str, Process] = {}
     for name in start_order(point.server, point.roles, source=suite.source):
         role = roles.get(name)
         host = testbed.host(point.place.server if role is None else role.on)
@@ -114,7 +116,9 @@ def start_parts(
         addresses[name] = host.addresses[0]
         if must_be_ready:
             who = "the server" if role is None else f"the role {name}"
-            addresses[name] = _await_ready(host, process, probe, suite.run.ready_timeout, record, who)
+            wait = functools.partial(_await_ready, host, process, probe, suite.run.ready_timeout, record, who)
+            addresses[name] = _unless_starved(wait, host, process, up)
+        up[name] = process
         yield Part(name=name, role=role, process=process, record=record)
 
 
@@ -131,6 +135,21 @@ def _command(
         return command, probe, probe is not None
     name = SERVER if role is None else role.name
     return (*server_command(host, binary, suite, settings, addresses, name), True)
+
+
+def _unless_starved(wait: Callable[[], str], host: Host, process: Process, others: Mapping[str, Process]) -> str:
+    """The address that a part is waited for. Raises `Starved` where it is not ready, and other
+    programs had the CPUs.
+    """
+    begun = begin_wait(host, process, others)
+    try:
+        return wait()
+    except TrialFailure as late:
+        has_ended = process.exit_code() is not None
+        cause = None if has_ended else outside_cause(end_wait(begun, host, process, others, {}))
+        if cause is None:
+            raise
+        raise Starved(str(late), cause) from None
 
 
 def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: float, record: Json, who: str) -> str:
@@ -153,7 +172,8 @@ def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: flo
         # After each wait there is another look: a lab without a CPU may have slept past the end.
         if (left_s := patience.left_s()) <= 0:
             break
-        patience.wait(partial(host.wait, [process]), left_s if probe is None else min(left_s, CONNECT_EVERY_S))
+        wait = functools.partial(host.wait, [process])
+        patience.wait(wait, left_s if probe is None else min(left_s, CONNECT_EVERY_S))
     late = f"{who} was not ready within {timeout_s:g} s"
     if probe is not None:
         late += f": nothing accepts connections at {probe}"
