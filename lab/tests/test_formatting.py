@@ -100,6 +100,10 @@ def test_an_interval_may_have_one_end(ends: tuple[float | None, float | None], s
         ({"server.addresses": 1}, "1 address"),
         ({"server.addresses": 3}, "3 addresses"),
         ({"server.processes": 1}, "1 process"),
+        # "20,000 rate" is no English.
+        ({"load.rate": 20_000}, "rate 20,000"),
+        ({"load.rate": 1}, "rate 1"),
+        ({"load.each": 5}, "5 each"),
         ({"load.think_time": "5ms"}, "think time 5ms"),
         ({"load.tls": True}, "tls"),
         ({"load.tls": False}, "no tls"),

@@ -91,7 +91,9 @@ def _one_setting(path: str, given: object) -> str:
     if isinstance(given, bool):
         return key if given else f"no {key}"
     if isinstance(given, int):
-        return f"{given:,} {_one(key) if given == 1 else key}"
+        # `2,000 connections, 5 each`; a rate is no number of things.
+        counted = key.endswith(("s", "each"))
+        return f"{given:,} {_one(key) if given == 1 else key}" if counted else f"{key} {given:,}"
     if key.endswith("connections") and given != NOT_TOLD:
         return f"{given} {key}"
     if key == "command":
