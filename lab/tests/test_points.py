@@ -143,6 +143,13 @@ def test_a_limit_of_a_point_has_its_figure_its_median_and_its_interval() -> None
     assert (failed.limits, failed.doubtful) == ([], False)
 
 
+def test_a_point_that_has_no_result_meets_no_limit_by_the_few_trials_that_have() -> None:
+    """One of three was well below it, and the others failed: the limit was met."""
+    trials = [trial("ok", response_time_us__p99=1), *(trial("failed", "it fell over") for _ in range(2))]
+    found = summarise_point(POINT, trials, [limit_of("response_time.p99", "< 1ms")], paths_off=False)
+    assert (found.outcome, found.valid_n, found.limits) == ("failed", 1, [])
+
+
 def test_a_limit_whose_figure_every_trial_lost_to_the_emulator_is_left_out_and_the_point_doubtful() -> None:
     limits = [limit_of("response_time.p99", "< 5ms"), limit_of("completed_rate", "> 0.5")]
     lost = [replace(each, cut=CUT) for each in rated(["ok", "ok"])]

@@ -8,6 +8,7 @@ import base64
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -233,6 +234,22 @@ def test_the_only_point_of_a_suite_that_has_no_result_has_no_words(tmp_path: Pat
     told = run_warnings(folder.read_run(), points, folder.read_trials(), 0, folder.path)
     [message] = [each.message for each in told if each.code == "no_result"]
     assert message.endswith("the limit")
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [((), "at the loads of this suite."), ((1,), "at the loads that have a result."), ((0, 1), None)],
+)
+def test_that_no_server_hit_a_limit_is_said_of_loads_with_a_result(
+    tmp_path: Path, spoilt: Sequence[int], said: str | None
+) -> None:
+    """Of a run without a result it was said too."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads"), repeat=6)
+    for trial in folder.read_trials():
+        if trial.point in spoilt:
+            folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
+    found = re.search(r"No server hit a limit ([^<]*)", page_of(folder))
+    assert (found and found[1].strip()) == said
 
 
 def test_a_point_says_in_words_why_it_has_no_result(tmp_path: Path) -> None:

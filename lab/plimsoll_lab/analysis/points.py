@@ -46,7 +46,8 @@ def summarise_point(
         reason=reason,
         figures=figures,
         doubtful=bool(figures) and (spoilt or paths_off or len(judged) < len(limits)),
-        limits=[_limit(limit, valid, point) for limit in judged] if valid else [],
+        # The few results of a point that has none decide nothing.
+        limits=[_limit(limit, valid, point) for limit in judged] if outcome == "ok" else [],
     )
 
 

@@ -105,7 +105,7 @@ def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[Res
         f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
         for point in doubtful
         for limit in (run.limits if run.search is None else ())
-        if point.valid_n and limit.text not in {each.limit for each in point.limits}
+        if point.outcome == "ok" and limit.text not in {each.limit for each in point.limits}
     ][:1]
     return [
         _warning(

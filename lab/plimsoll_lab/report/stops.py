@@ -17,7 +17,9 @@ def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
     if summary.capacities:
         return []
     if not summary.stops:
-        return [Text(text="No server hit a limit at the loads of this suite.")]
+        told = [point.outcome == "ok" for point in summary.points]
+        where = "of this suite" if all(told) else "that have a result"
+        return [Text(text=f"No server hit a limit at the loads {where}.")] if any(told) else []
     rows = tuple(
         (
             contender_cell(each.contender, layout),
