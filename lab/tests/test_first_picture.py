@@ -53,6 +53,16 @@ def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> Non
     assert found.caption.startswith("Completed rate, every setting: the medians of all are 1,000/s.")
 
 
+def test_a_suite_that_compares_no_figure_has_no_first_picture(tmp_path: Path) -> None:
+    """`[verdict] figures = []` was an internal error once all trials were made."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"figures": ()})
+    folder.write_run(run)
+    assert headline(summarise_run(folder), run, layout_of(run)) is None
+    assert 'data-chart="headline"' not in page_of(folder)
+
+
 def test_the_first_picture_says_who_was_not_compared(tmp_path: Path) -> None:
     """Its best is the answer's: a contender of few valid trials may have the better median."""
     folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=8)

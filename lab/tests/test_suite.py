@@ -119,6 +119,10 @@ REFUSALS = {
         GOOD + '[verdict]\nfigures = ["statuses.404"]\n',
         "[verdict] figures: statuses.404: only HTTP has statuses",
     ),
+    "a figure twice": (
+        GOOD + '[verdict]\nfigures = ["completed_rate", "completed_rate"]\n',
+        "[verdict] figures: 'completed_rate' is listed twice",
+    ),
     "a limit on no role": (
         GOOD + '[limits]\n"role.forwarder.cpu_cores" = "< 1"\n',
         "no role is called 'forwarder'; the suite has no [[role]]",

@@ -42,7 +42,7 @@ def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: S
     """The page of the runs of B beside those of A."""
     compared = compare_runs(a, b)
     record = b[0].read_run()
-    figures = {each.name: each for each in record.figures}
+    figures = record.figures_by_name
     names = [", ".join(each.path.name for each in side) for side in (a, b)]
     sections = [
         _environment(a[0].read_run(), record, compared),

@@ -63,7 +63,7 @@ def markdown_file(folder: RunFolder, run: RunRecord, summary: RunSummary) -> lis
 
 def markdown(run: RunRecord, summary: RunSummary) -> str:
     """The question, the answer, a row a point, and the warnings."""
-    figures = {each.name: each for each in run.figures}
+    figures = run.figures_by_name
     columns = [(name, heading) for name, heading in COLUMNS if name in figures]
     trials = summary.trials
     lines = [f"## {markdown_text(summary.question)}", ""]

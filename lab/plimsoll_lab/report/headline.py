@@ -49,8 +49,10 @@ class _Row:
 
 
 def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
-    """The picture of a run whose contenders compete; None where none do, or none has a result."""
-    if layout.compare is None:
+    """The picture of a run whose contenders compete; None where none do, no figure is compared, or
+    none has a result.
+    """
+    if layout.compare is None or not run.family.figures:
         return None
     judged = run.family.figures
     told = main_verdict(summary.verdicts)

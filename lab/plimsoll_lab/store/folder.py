@@ -350,7 +350,7 @@ def _named(run: RunRecord) -> list[tuple[str, str]]:
 
 def _list_named_figures(run: RunRecord) -> None:
     """Complete the figures of a run: earlier labs named some that they did not list."""
-    listed = run.figures_by_name
+    listed = {each.name for each in run.figures}
     missing = dict.fromkeys(name for _, name in _named(run) if name not in listed)
     if missing:
         run.figures = (*run.figures, *(found for name in missing if (found := figure_named(name)) is not None))

@@ -12,7 +12,7 @@ from plimsoll_lab.store.network_record import CalibrationRecord
 from plimsoll_lab.store.records import SCHEMA_VERSION
 from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.suite.documents import Claim, Reference
-from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.figures import BY_NAME, Figure
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Axis, Limit, Placement, PlannedTrial, Role, RunSettings
 
@@ -271,5 +271,5 @@ class RunRecord(Record):
 
     @property
     def figures_by_name(self) -> dict[str, Figure]:
-        """Every figure by its name."""
-        return {each.name: each for each in self.figures}
+        """Every figure by its name, also those of every run that this one does not list."""
+        return BY_NAME | {each.name: each for each in self.figures}

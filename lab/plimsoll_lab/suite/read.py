@@ -243,6 +243,8 @@ def _verdict(table: Table, *, source: str) -> VerdictSettings:
     for name in figures:
         if not isinstance(name, str) or figure_named(name) is None:
             raise SuiteError(f"{source}: [verdict] figures: '{name}' is no figure{suggest(str(name), BY_NAME)}")
+        if figures.count(name) > 1:
+            raise SuiteError(f"{source}: [verdict] figures: '{name}' is listed twice")
     margin = _part(table, "margin", defaults.margin, source=source)
     tolerance = _part(table, "tolerance", defaults.tolerance, source=source)
     if "tolerance" in table and baseline is None:
