@@ -106,6 +106,27 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(run: Path, 
     assert "the kernel was Linux 1.0 and is" in mixed["message"], "whoever reads the page was not there"
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"cpus": 4096}, "the number of CPUs was 4096 and is"),
+        ({"cpu": "an abacus"}, "the CPU was an abacus and is"),
+        ({"memory": "1 kB"}, "the memory was 1 kB and is"),
+        ({"transparent_hugepage": "sometimes"}, "the transparent hugepage was sometimes and is"),
+    ],
+)
+def test_resume_refuses_another_machine_unless_told(
+    run: Path, tmp_path: Path, other: dict[str, object], said: str
+) -> None:
+    """Its trials were mixed with those before, and nothing said so."""
+    (run / "trials/0002.json").unlink()
+    record = json.loads((run / "run.json").read_text())
+    change(run, environment=record["environment"] | other)
+    refused = lab_here(tmp_path, "resume", "runs/0001")
+    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert not (run / "trials/0002.json").exists()
+
+
 def test_resume_refuses_another_build_of_a_contender_unless_told(tmp_path: Path, lab: Lab) -> None:
     """Only our own binary was looked at."""
     server = tmp_path / "server.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from plimsoll_lab.store.run_record import RunRecord
+from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord
 
 SAME = (
     "system",
@@ -24,6 +24,13 @@ SAME = (
     "io_uring_disabled",
 )
 """What has to be the same on both sides, or a difference may be the machine's."""
+OF_MACHINE = (
+    *("system", "machine", "cpu", "cpus", "memory", "hypervisor"),
+    *("cpu_governor", "clocksource", "transparent_hugepage", "io_uring_disabled"),
+)
+"""Those of them that are alike in every namespace and process of a machine."""
+CALLED = {"system": "kernel", "cpu": "CPU", "cpus": "number of CPUs", "cpu_governor": "CPU governor"}
+"""What they are called in a sentence, where that is not their name."""
 MEMORY_TOLERATED = 0.02
 """A kernel reserves a little more or less of the same memory from boot to boot."""
 WARM_UP = "warm-up"
@@ -56,6 +63,16 @@ def differences_between(sides: Sequence[Sequence[NamedRun]]) -> list[str]:
     return [
         *(f"{_words([name])}: {told}" for name, told in found.items() if name not in merged),
         *(f"{_words(names)}: not known in {runs}" for runs, names in several.items()),
+    ]
+
+
+def changes_of_machine(before: EnvironmentRecord, now: EnvironmentRecord) -> list[str]:
+    """What of a machine is not as it was, each in words: `the number of CPUs was 2 and is 4`."""
+    then, here = before.to_json(), now.to_json()
+    return [
+        f"the {CALLED.get(name, _words([name]))} was {_shown(then[name])} and is {_shown(here[name])}"
+        for name in OF_MACHINE
+        if then[name] is not None and not _alike(name, then[name], here[name])
     ]
 
 

@@ -29,7 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--anyway",
         action="store_true",
-        help="continue although the build, the kernel or a program of the suite has changed",
+        help="continue although the build, the machine, its kernel or a program of the suite has changed",
     )
 
 
@@ -60,7 +60,7 @@ def _refuse(changed: Sequence[str], folder: RunFolder, options: argparse.Namespa
     if changed and not options.anyway:
         raise LabError(
             f"{folder.path}: its trials would not be alike: {'; '.join(changed)}; "
-            "resume with the build, the kernel and the programs that began it, begin a new run, or add --anyway"
+            "resume with the build, the machine and the programs that began it, begin a new run, or add --anyway"
         )
 
 

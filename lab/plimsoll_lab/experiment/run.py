@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from plimsoll_lab import __version__
+from plimsoll_lab.analysis.environments import changes_of_machine
 from plimsoll_lab.analysis.failures import nothing_works
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
@@ -119,8 +120,8 @@ def build_of(binary: str) -> dict[str, str]:
 
 
 def changed_since(record: RunRecord, binary: str) -> list[str]:
-    """What measures otherwise than when the run was begun, each in words: the build, and the
-    kernel.
+    """What measures otherwise than when the run was begun, each in words: the build, the kernel and
+    the machine. Of a cluster the lab's own machine measures nothing.
     """
     before, now = record.versions, build_of(binary)
     changed = [
@@ -128,9 +129,9 @@ def changed_since(record: RunRecord, binary: str) -> list[str]:
         for name, value in now.items()
         if before.get(name) != value
     ]
-    system = record.environment.system
-    here = read_environment("")["system"]
-    return changed + ([f"the kernel was {system} and is {here}"] if system != here else [])
+    if record.request.hosts:
+        return changed
+    return changed + changes_of_machine(record.environment, EnvironmentRecord.model_validate(read_environment("")))
 
 
 def quantities_of(plan: Plan) -> dict[str, dict[str, Quantity]]:
