@@ -90,6 +90,11 @@ def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path
     assert "The dashed line is the limit, completed_rate &lt; 1010" in first
     assert all(f">{each['lower']:,}<" in first for each in summary["capacities"]), "the line at each capacity"
     assert "most" in lab("plan", "most.toml", "--json").stdout
+    path = tmp_path / summary["run"] / "run.json"
+    path.write_text(json.dumps(record | {"suite": record["suite"] | {"name": "capacity"}}))
+    again = lab_here(tmp_path, "report", summary["run"], "--json")
+    # A suite that is called as the command is has the answer of a suite: it was that of one server.
+    assert summary_of(again.stdout) == summary | {"suite": "capacity"}
 
 
 def test_a_search_that_has_not_begun_has_its_setting(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from plimsoll_lab.suite.errors import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
 NAME = "capacity"
-"""Of the suite; a run of that name without a file is this command's."""
+"""Of the suite, which has no file."""
 
 Value = str | int | list[str] | list[int] | list[str | int]
 

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.cli.progress import Progress, SearchProgress
 from plimsoll_lab.cli.verb import DONE, FAILED, INVALID, LIMIT_MISSED, colour, say
 from plimsoll_lab.experiment.events import Events
@@ -91,7 +90,8 @@ def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
     summary = summarise_run(folder)
     write_page(folder, summary)
     run = folder.read_run()
-    if run.search is not None and run.suite.name == CAPACITY_SUITE:
+    # A suite may well be called `capacity`: a run of `lab capacity` says whose capacity it is.
+    if run.search is not None and run.search.subject is not None and summary.capacities:
         from plimsoll_lab.analysis.capacity import capacity_summary  # noqa: PLC0415
         from plimsoll_lab.report.capacity import render_capacity  # noqa: PLC0415
 

@@ -344,8 +344,14 @@ def _named(run: RunRecord) -> list[tuple[str, str]]:
         "references": run.references,
         "claims": run.claims,
     }
+    tried = [
+        (f"searches.{place}.loads.{number}.medians", name)
+        for place, search in enumerate(run.searches)
+        for number, load in enumerate(search.loads)
+        for name in load.medians
+    ]
     others = [(f"{key}.{place}.figure", each.figure) for key, rows in tables.items() for place, each in enumerate(rows)]
-    return [*judged, *drawn, *others]
+    return [*judged, *drawn, *others, *tried]
 
 
 def _list_named_figures(run: RunRecord) -> None:
