@@ -222,6 +222,7 @@ def test_a_point_beside_the_matrix_and_one_with_a_rate_are_on_no_curve(tmp_path:
 def on_disk(tmp_path: Path) -> tuple[RunFolder, RunRecord, list[TrialRecord]]:
     """Two loads and a point beside the matrix, which does not set the connections."""
     run, trials = curve_of(tmp_path, [10, 36, 100])
+    run.family = run.family.model_copy(update={"compare": None})
     run.points = [*run.points[:2], run.points[2].model_copy(update={"setting": {"server.model": "epoll"}})]
     made = [replace(each, setting={"server.model": "epoll"}) if each.point == 2 else each for each in trials]
     return RunFolder(path=tmp_path / "0001"), run, made

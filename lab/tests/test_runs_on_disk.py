@@ -245,6 +245,7 @@ def test_a_damaged_record_is_refused_with_the_place_of_the_damage(run: Path, lab
         ("run.json", ("points", 0, "setting"), {CONNECTIONS: "ten"}, f"points.0.setting.{CONNECTIONS}: 'ten' is not "),
         ("trials/0002.json", ("setting",), {CONNECTIONS: "2km"}, f"setting.{CONNECTIONS}: '2km' is not a count"),
         ("trials/0001.json", (), {"setting": {}}, f"setting: {CONNECTIONS} is missing"),
+        ("trials/0001.json", (), {"setting": {CONNECTIONS: 100}}, "setting: server.model is missing"),
     ],
 )
 def test_a_stored_setting_that_cannot_be_read_is_refused_with_its_file_key_and_value(

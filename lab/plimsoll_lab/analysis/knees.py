@@ -28,8 +28,15 @@ def check_settings(folder: RunFolder, run: RunRecord, trials: Sequence[TrialReco
     """Raise `LabError` for a stored setting that cannot be read as the number that it is. A suite's
     reader has refused any other value before the run, so the record is damaged.
     """
-    if run.imported is not None:
-        return
+    if run.imported is None:
+        _check_loads(folder, run, trials)
+    compare = run.family.compare
+    for trial in trials:
+        if compare is not None and compare not in trial.setting:
+            raise damaged(folder.trial_file(trial.number), f"setting: {compare} is missing")
+
+
+def _check_loads(folder: RunFolder, run: RunRecord, trials: Sequence[TrialRecord]) -> None:
     varied = {point.number for point in run.points if AXIS in point.setting}
     record = folder.path / "run.json"
     for place, point in enumerate(run.points):

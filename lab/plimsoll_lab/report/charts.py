@@ -121,7 +121,7 @@ def rows(run: RunRecord, summary: RunSummary, trials: Sequence[TrialRecord]) -> 
     """The data behind every chart: a row a valid trial, and a row a point."""
     layout = layout_of(run)
     names, over = shown(run), chart_axes(run, layout.compare)
-    axes = {each.name: axis_of(each) for each in run.figures}
+    axes = {name: axis_of(each) for name, each in run.figures_by_name.items()}
     dots = [
         place_of(trial.setting, layout)
         | columns(run, over, trial.setting, layout.compare)

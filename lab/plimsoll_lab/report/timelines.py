@@ -98,9 +98,8 @@ def section(
         Drawing(name=name, svg=stills[name], caption=each.caption, data=each.data) for name, each in charts.items()
     ]
     every = [course for here in courses.values() for course in here]
-    absent = [panel.name for panel in PANELS if panel.name in ABSENT and not has_something(panel, every)]
-    if any(each.name.startswith("errors: ") and has_something(each, every) for each in PANELS):
-        absent.remove("errors")
+    there = {panel.name.partition(":")[0] for panel in PANELS if has_something(panel, every)}
+    absent = [name for name in ABSENT if name not in there]
     missing = [f"{name} ({ABSENT[name]})" for name in absent]
     if missing:
         parts.append(Text(text=f"Not drawn: {'; '.join(missing)}."))
