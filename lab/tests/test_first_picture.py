@@ -60,7 +60,9 @@ def test_a_suite_that_compares_no_figure_has_no_first_picture(tmp_path: Path) ->
     run.family = run.family.model_copy(update={"figures": ()})
     folder.write_run(run)
     assert headline(summarise_run(folder), run, layout_of(run)) is None
-    assert 'data-chart="headline"' not in page_of(folder)
+    page = page_of(folder)
+    assert 'data-chart="headline"' not in page
+    assert "No verdict: this suite compares no figure." in page, "it was said to have one contender"
 
 
 def test_the_first_picture_says_who_was_not_compared(tmp_path: Path) -> None:

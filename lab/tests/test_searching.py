@@ -85,7 +85,7 @@ def test_a_suite_may_search_at_each_point_of_its_matrix(lab: Lab, tmp_path: Path
     page = (tmp_path / summary["report"]).read_text()
     assert "every load that was tried" in page
     assert summary["answer"] == [each["text"] for each in summary["capacities"]], "it said that nothing was measured"
-    assert "the generator or the machine, and not the server, ended 2 of 2 searches" in page
+    assert "the generator or the machine, and not the server, was the limit at 2 of 2 settings" in page
     first = page[page.index('data-chart="headline"') : page.index('<section id="warnings"')]
     assert "The dashed line is the limit, completed_rate &lt; 1010" in first
     assert all(f">{each['lower']:,}<" in first for each in summary["capacities"]), "the line at each capacity"

@@ -204,6 +204,8 @@ def _without_verdict(run: RunRecord, summary: RunSummary) -> str:
             "No verdict: imported files do not tell whether their measurements alternated. `plimsoll lab compare` "
             "compares several imported runs a side."
         )
+    if run.family.compare is not None and not run.family.figures:
+        return "No verdict: this suite compares no figure."
     return "No verdict: this suite has one contender, so its figures have nothing to be compared with."
 
 
@@ -242,8 +244,9 @@ def _in_part(summary: RunSummary, base: str) -> Validity:
     """Of a run that ended, and has points or searches without a result of their own."""
     limited = sum(each.limited_by not in {None, "server"} for each in summary.capacities)
     if limited:
-        of = f"{limited} of {len(summary.capacities)} searches"
-        told = f"the generator or the machine, and not the server, ended {of}"
+        settings = len(summary.capacities)
+        where = f" at {limited} of {settings} settings" if settings > 1 else ""
+        told = f"the generator or the machine, and not the server, was the limit{where}"
         return Validity(badge="valid in part", tone="doubtful", text=f"{base}; {told}.")
     doubtful = sum(point.doubtful for point in summary.points)
     if doubtful and all(point.outcome == "ok" for point in summary.points):
