@@ -91,6 +91,7 @@ def test_each_state_of_the_searches_has_its_sentence(states: Sequence[State], te
         ({"limited_by": "generator"}, f"{LIMITED}; the generator was the limit"),
         ({"limited_by": "environment"}, f"{LIMITED}; the machine was the limit"),
         ({"held_s": 80.0, "confirmed": 8}, f", held for 1 min 20 s{LIMITED}"),
+        ({"held_s": 0.4, "confirmed": 8}, f", held for 400 ms{LIMITED}"),
         ({"held_s": 80.0, "confirmed": 0}, LIMITED),
         # The width is 5 %, and a quarter more is not worth a word.
         ({"precision": 0.0625}, LIMITED),
