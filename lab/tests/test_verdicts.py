@@ -175,6 +175,8 @@ def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> No
     assert floor.noise_floor == pytest.approx(1)
     assert (floor.call, floor.reason) == ("not shown", "the difference is within the control's noise floor of 100.0 %")
     assert floor.noise_floor is not None
+    # The answer said that b is at least 1.25 times as much, and the table that it is not shown.
+    assert (floor.best, floor.others, floor.best_within) == (["a", "b"], [], 2)
     edge = math.log1p(floor.noise_floor)
     for estimate, call in ((edge, "not shown"), (math.nextafter(edge, 9), "better")):
         pairs = both({("b", "a"): replace(AHEAD, estimate=estimate)})
@@ -182,6 +184,7 @@ def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> No
     quiet = verdict_of(replace(TWO, comparison=controlled(0.9)))
     assert quiet.noise_floor == pytest.approx(1 / 0.9 - 1)
     assert quiet.call == "better"
+    assert (quiet.best, [each.name for each in quiet.others]) == (["a"], ["b"])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from plimsoll_lab.analysis.searches import describe_searches, searches_without_c
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
+from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.folder import RunFolder
@@ -85,7 +86,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     margin = run.family.margin
     held = control_verdicts(family, seed=run.seed)
     answered = [verdict_record(verdict) for verdict in judged.verdicts]
-    scores = score(judged.rankings, margin=margin)
+    scores = _as_judged(score(judged.rankings, margin=margin), judged.verdicts)
     # A search makes its trials as it goes: it has no first measurements to judge apart.
     again = (
         repeats_that_decide(trials, judged.verdicts, lambda made: _judge(run, made).verdicts)
@@ -140,6 +141,14 @@ def summarise_run(folder: RunFolder) -> RunSummary:
             {code: len({trial.number for trial, _ in found}) for code, found in seen.items()},
         ),
     )
+
+
+def _as_judged(scores: Sequence[Score], verdicts: Sequence[Verdict]) -> list[Score]:
+    """The cells of those that cannot be distinguished from the best, as the verdicts have them:
+    these know the noise of the control.
+    """
+    best = {(verdict.figure, repr(verdict.at)): verdict.best for verdict in verdicts}
+    return [replace(each, best=each.contender in best[each.figure, repr(each.at)]) for each in scores]
 
 
 def _completeness(

@@ -85,7 +85,9 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
     winner, runner_up, pair = _leaders(ranking)
     floor = _control(comparison, rng)
     call, reason = _call(ranking, pair, margin, floor)
-    reaches = [place.at_most for place in ranking.places if place.may_be_best]
+    within = _within_floor(ranking, winner, floor)
+    best = [place for place in ranking.places if place.may_be_best or place.name in within]
+    reaches = [place.at_most for place in best]
     level = [
         place.name
         for place in ranking.places[1:]
@@ -98,9 +100,9 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
         at=comparison.at,
         contenders=[place.name for place in ranking.places]
         or [name for name, each in comparison.contenders.items() if each],
-        best=ranking.best,
+        best=[place.name for place in best],
         best_within=max(reaches) if reaches and math.isfinite(max(reaches)) else None,
-        others=ranking.others,
+        others=[place for place in ranking.others if place.name not in within],
         unranked=ranking.unranked,
         winner=winner,
         runner_up=runner_up,
@@ -149,6 +151,16 @@ def _control(comparison: FigureComparison, rng: np.random.Generator) -> float | 
     if not shared or min(*(one[block] for block in shared), *(again[block] for block in shared)) <= 0:
         return None
     return control_floor([one[block] for block in shared], [again[block] for block in shared], rng)
+
+
+def _within_floor(ranking: Ranking, winner: str | None, floor: float | None) -> list[str]:
+    """The contenders that are shown to be worse, by no more than one contender differs from itself:
+    they cannot be distinguished from the best either.
+    """
+    if winner is None or floor is None:
+        return []
+    nearest = math.log1p(floor)
+    return [place.name for place in ranking.others if ranking.pairs[place.name, winner].estimate <= nearest]
 
 
 def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | None) -> tuple[Call, str]:
