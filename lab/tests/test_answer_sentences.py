@@ -75,6 +75,11 @@ C_WORSE = "; c at least 1.01 times as much"
             f"a uses 13.0 {CPU_OF}; b at least 1.38 times as much, c 2.00 times and d 3.00 times.",
         ),
         (
+            verdict(["a"], {"b": (2.0, 3.0)}, unranked={"c": "4 valid blocks", "d": "no valid result"}),
+            {"a": 13.0, "b": 26.0, "c": 1.0},
+            f"a uses 13.0 {CPU_OF}; b at least 2.00 times as much; c and d could not be compared.",
+        ),
+        (
             verdict(["a"], {"b": (1.386, 2.0), "c": (4.0, 5.0)}, figure=RATE),
             {"a": 2000.0, "b": 1000.0, "c": 500.0},
             "a completes 2,000/s; b at most 73 % of that and c 25 %.",

@@ -129,6 +129,9 @@ def _claim(verdict: VerdictRecord, evidence: Evidence, told: Settings | None = N
         first = f"{others[0].name} {bound} {steps[0]} {'of that' if higher else multiple}"
         rest = [f"{each.name} {step}" for each, step in zip(others[1:], steps[1:], strict=True)]
         text += f"; {formatting.listed([first, *rest])}"
+    if verdict.unranked:
+        # One of them may have the best median.
+        text += f"; {formatting.listed(list(verdict.unranked))} could not be compared"
     where = "" if not verdict.at or verdict.at == told else f"At {formatting.setting(verdict.at)} "
     return f"{where}{text}."
 
