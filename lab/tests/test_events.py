@@ -11,9 +11,11 @@ from typing import cast
 
 import pytest
 from conftest import Done, run_lab
-from made_records import run_record
+from made_records import run_record, stored_run
+from small_suites import GOOD
+from small_suites import plan as small_plan
 
-from plimsoll_lab.cli.progress import second
+from plimsoll_lab.cli.progress import Progress, second
 from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
@@ -73,6 +75,20 @@ def test_a_second_in_words_is_a_count_as_it_may_be_a_part_of_one() -> None:
     assert second(told) == "second 3: 12,345 completed, p99 1.20 ms"
     told |= {"part": "load-2", "p99_us": None, "failed": 2}
     assert second(told) == "load-2, second 3: 12,345 completed, 2 failed"
+
+
+def test_a_trial_that_a_resumed_run_makes_again_is_none_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 3 trials 4 were made, and the rest took less than no time."""
+    folder = stored_run(tmp_path / "0001", repeat=2)
+    progress = Progress(small_plan(GOOD + "[run]\nrepeat = 3\n"), folder, quiet=False, json_lines=False)
+    capsys.readouterr()
+    for number in (2, 3):
+        progress.on_event({"event": "trial", "number": number, "block": number, "point": {}, "outcome": "ok"})
+    again, last = capsys.readouterr().err.splitlines()
+    assert again.startswith("block 2 of 3: 2/3 trials, about ")
+    assert last == "block 3 of 3: 3/3 trials, about 0 s left"
 
 
 def test_the_cost_is_what_was_used_since_the_last_time(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Progress:
         self._quiet = quiet
         self._json_lines = json_lines
         self._started = time.monotonic()
-        self._before = self._done = folder.count_trials()
+        self._made, self._now = folder.trial_numbers(), 0
         self._rewrite = sys.stderr.isatty()
         self._line = ""
         if not quiet:
@@ -70,16 +70,18 @@ class Progress:
             self._rewrite_line(f"{self._line}  {second(event)}")
 
     def _trial(self, trial: Json) -> None:
-        self._done += 1
-        total = len(self._plan.trials)
+        made = TrialEvent.model_validate(trial)
+        # One that a resumed run makes again is among those that there were.
+        self._made.add(made.number)
+        self._now += 1
+        done, total = len(self._made), len(self._plan.trials)
         if self._json_lines:
             print(json.dumps({key: trial[key] for key in TOLD}), flush=True)
         if self._quiet:
             return
         elapsed_s = time.monotonic() - self._started
-        made = TrialEvent.model_validate(trial)
-        left_s = elapsed_s / (self._done - self._before) * (total - self._done)
-        line = f"{self._done}/{total} trials, {formatting.duration(left_s)} left"
+        left_s = elapsed_s / self._now * (total - done)
+        line = f"{done}/{total} trials, {formatting.duration(left_s)} left"
         if self._rewrite:
             what = " ".join(as_text(value) for value in made.point.values())
             self._line = f"{line}  {what}: {formatting.outcome(made.outcome)}"

@@ -122,9 +122,13 @@ class RunFolder:
             found.append(trial)
         return found
 
+    def trial_numbers(self) -> set[int]:
+        """The numbers of the trials there are."""
+        return {int(file.stem) for file in (self.path / "trials").glob("*.json") if file.stem.isdigit()}
+
     def count_trials(self) -> int:
         """How many trials there are."""
-        return len(list((self.path / "trials").glob("*.json")))
+        return len(self.trial_numbers())
 
     def is_locked(self) -> bool:
         """Whether a lab works on it at this moment."""
