@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_records import stored_run
+from made_records import ENVIRONMENT, stored_run
 
 from plimsoll_lab.analysis.comparison import compare_runs
-from plimsoll_lab.analysis.history import find_history
+from plimsoll_lab.analysis.history import Change, History, HistoryRun, HistoryValue, Series, find_history
 from plimsoll_lab.report import history_page
 from plimsoll_lab.report.history_page import render_history_page
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.suite.figures import BY_NAME
 
 LINKS = {"links": [{"ends": ["h1", "s1"], "shape": {"delay": "25ms"}}], "addresses": 1}
 
@@ -143,3 +144,25 @@ def test_a_level_that_never_changes_is_told_on_its_axis(tmp_path: Path) -> None:
     chart = page[page.index('data-chart="history-response_time_us.p50-0"') :].partition("</svg>")[0]
     assert ">0.2015<" in chart
     assert ">0<" not in chart
+
+
+def test_a_new_level_names_what_of_the_machine_is_not_as_it_was() -> None:
+    """The level may be that of the machine; only the table of runs said that it is another."""
+    runs = [
+        HistoryRun(
+            run=f"000{order}",
+            started_unix_s=0.0,
+            build="",
+            environment=ENVIRONMENT.model_copy(update={"cpus": 2 if order < 2 else 4}).to_json(),
+        )
+        for order in range(4)
+    ]
+    values = [HistoryValue(order=order, median=1.0, low=None, high=None, n=6, told=1.0) for order in (0, 1, 2, 3)]
+    rate = BY_NAME["completed_rate"]
+    series = [
+        Series(figure=rate, at=at, values=values, missing=(), changes=[Change(order=order, ratio=2.0)])
+        for at, order in (("here", 2), ("there", 3))
+    ]
+    page = render_history_page(History(suite="it", runs=runs, series=series, least=2))
+    assert "here: +100.0 % from run 0002 on, where the number of CPUs was 2 and is 4." in page
+    assert "there: +100.0 % from run 0003 on." in page

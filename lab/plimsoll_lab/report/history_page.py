@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.environments import changes_of_machine
 from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.compare_page import EVER_CHANGING
@@ -16,6 +17,7 @@ from plimsoll_lab.report.encoding import AXES, SHAPES
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.suite.figures import Figure
 
 TOGETHER = 7
@@ -53,11 +55,24 @@ def _answer(history: History) -> list[str]:
         return [f"No level has changed in {longest} runs."]
     told = [
         f"{each.figure.label} at {each.at}: {formatting.change(change.ratio)} from run "
-        f"{_name(history.runs, change)} on."
+        f"{_name(history.runs, change)} on{_elsewhere(history, each, change)}."
         for each in changed
         for change in each.changes
     ]
     return told if len(told) <= TOGETHER else [f"{len(told)} levels have changed; the tables name them."]
+
+
+def _elsewhere(history: History, series: Series, change: Change) -> str:
+    """What of the machine is not as it was in the series' run before: the level may be that of the
+    machine.
+    """
+    orders = [value.order for value in series.values]
+    before = orders[orders.index(change.order) - 1]
+    then, now = (
+        EnvironmentRecord.model_validate(history.runs[order].environment) for order in (before, change.order)
+    )
+    changes = changes_of_machine(then, now)
+    return f", where {' and '.join(changes)}" if changes else ""
 
 
 def _name(runs: Sequence[HistoryRun], change: Change) -> str:
