@@ -11,10 +11,11 @@ from made_records import run_record
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.report.chart_axis import chart_axes, panels
 from plimsoll_lab.report.drawing import draw
-from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout, axis_of
 from plimsoll_lab.report.series import Panel, panels_spec
 from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.suite.drawn import quantity
+from plimsoll_lab.suite.figures import BY_NAME
 from plimsoll_lab.suite.settings import Settings
 
 
@@ -29,6 +30,22 @@ def test_settings_of_every_kind_are_numbers_on_an_axis() -> None:
     assert quantity("load.rate", "10k") == (10_000.0, "")
     assert quantity("server.model", "epoll") is None
     assert quantity("load.lockstep", value=True) is None
+
+
+@pytest.mark.parametrize(
+    ("figure", "axis"),
+    [
+        ("completed_rate", (1.0, "requests/s")),
+        ("response_time_us.p99", (1e-3, "ms")),
+        ("server.cpu_us_per_request", (1.0, "\u00b5s per request")),
+        # Their axis had requests.
+        ("packets_per_s", (1.0, "packets/s")),
+        ("capture.packets_per_s_max", (1.0, "packets/s")),
+        ("capture.packets_per_s_swing", (100.0, "%")),
+    ],
+)
+def test_a_figure_has_its_own_unit_on_its_axis(figure: str, axis: tuple[float, str]) -> None:
+    assert axis_of(BY_NAME[figure]) == axis
 
 
 def run_of(settings: list[Settings], drawn: Sequence[tuple[str, str]] = ()) -> RunRecord:

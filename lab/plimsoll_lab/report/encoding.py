@@ -26,6 +26,8 @@ AXES = {
 """Of each unit, what a value is multiplied by for its axis, and the axis's words."""
 SMALL = (1.0, "\u00b5s per request")
 """CPU for one request is microseconds, where a response takes milliseconds."""
+PACKETS = (1.0, "packets/s")
+"""Of figures a second all others are requests."""
 LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
 """Units whose values span decades over a range of loads."""
 
@@ -121,6 +123,8 @@ def field_of(name: str) -> str:
 
 def axis_of(figure: Figure) -> tuple[float, str]:
     """What a figure's value is multiplied by for its axis, and the axis's words."""
+    if "packets_per_s" in figure.name:
+        return PACKETS if figure.unit == "per_s" else AXES[figure.unit]
     return SMALL if "cpu_us" in figure.name else AXES[figure.unit]
 
 

@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.compare_page import EVER_CHANGING
 from plimsoll_lab.report.drawing import draw
-from plimsoll_lab.report.encoding import AXES, SHAPES
+from plimsoll_lab.report.encoding import SHAPES, axis_of
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json
@@ -126,7 +126,7 @@ def _table(caption: str, series: Sequence[Series], runs: Sequence[HistoryRun]) -
 
 
 def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) -> Json:
-    factor, unit = AXES[figure.unit] if "cpu_us" not in figure.name else (1.0, "\u00b5s")
+    factor, unit = axis_of(figure) if "cpu_us" not in figure.name else (1.0, "\u00b5s")
     rows = [
         {
             "at": each.at,
