@@ -18,6 +18,7 @@ import pytest
 from conftest import Done, lab_here, run_lab
 from made_records import stored_run
 
+from plimsoll_lab.analysis.knees import AXIS as CONNECTIONS
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.web import pages
@@ -157,7 +158,20 @@ def commands(run: str, other: str) -> list[tuple[str, ...]]:
         ("list", "--json"),
         ("query", "SELECT * FROM runs, points, trials LIMIT 9"),
         ("prune", "--keep", "0"),
+        ("resume", run),
     ]
+
+
+def call(folder: Path, arguments: Sequence[str]) -> Done:
+    """Run a command; `resume` on a copy, and in a process of its own, as it measures what it finds
+    missing.
+    """
+    if arguments[0] != "resume":
+        return lab_here(folder, *arguments)
+    shutil.copytree(folder / "runs", folder / "again" / "runs")
+    done = run_lab(folder / "again", *arguments)
+    shutil.rmtree(folder / "again")
+    return done
 
 
 def read_all(run: RunFolder) -> None:
@@ -186,7 +200,7 @@ def faults_of(folder: Path, suite: str, drawn: random.Random) -> list[str]:
         called, viewed = [drawn.choice(called)], [drawn.choice(viewed)]
     found = []
     for arguments in called:
-        done = lab_here(folder, *arguments)
+        done = call(folder, arguments)
         if not is_clear(done):
             found.append(f"{' '.join(arguments)}: {done.returncode} {done.stderr}")
     for view in viewed:
@@ -263,3 +277,94 @@ def test_a_trial_has_the_number_of_its_file(tmp_path: Path) -> None:
     shutil.copy(folder.path / "trials/0001.json", folder.path / "trials/0002.json")
     with pytest.raises(LabError, match=r"0002\.json: is damaged \(number: 1 is another trial's\)"):
         folder.read_trials()
+
+
+FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "baseline": None, "tolerance": 0.0}
+STATUS = "statuses.404"
+PLACE = {"server.model": "epoll"}
+REFERENCE: dict[str, object] = {"figure": STATUS, "at": PLACE, "value": 1.0, "source": "A report", "text": ""}
+CLAIM: dict[str, object] = {
+    "name": "Nothing is missing",
+    "source": "A report",
+    "figure": STATUS,
+    "at": PLACE,
+    "over": None,
+    "against": None,
+    "least": 0.0,
+    "most": 1.0,
+    "expect": "<= 1",
+    "free": "",
+    "portable": True,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"family": {**FAMILY, "compare": "server.model", "figures": [STATUS]}},
+        {"limits": [{"figure": STATUS, "operator": "==", "value": 0, "text": f"{STATUS} == 0"}]},
+        {"drawn": [[STATUS, "server.model"]]},
+        {"references": [REFERENCE]},
+        {"claims": [CLAIM]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    """It was an internal error of whatever looked for the figure's unit."""
+    for name in ("a", "b"):
+        folder = stored_run(tmp_path / name, ("epoll", "poll"))
+        record = folder.read_run().to_json() | change
+        (folder.path / "run.json").write_text(json.dumps(record))
+    for verb in (("compare", "a", "b"), ("report", "b", "--json"), ("report", "b"), ("list", "--out", ".")):
+        done = lab_here(tmp_path, *verb)
+        assert done.returncode in {0, 4}, done.stderr
+        assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema_version": 2}, "newer version of Plimsoll (its schema version is 2, and this lab reads 1); update"),
+        ({"tomorrow": 1}, "newer version of Plimsoll (this lab does not know tomorrow); update"),
+        ({"seed": "x"}, "is damaged (seed: "),
+        ({"seed": -1}, "is damaged (seed: -1 is below 0)"),
+        ({"started_unix_s": 1e300}, "is damaged (started_unix_s: Input should be less than 253402300800)"),
+        (
+            {"limits": [{"figure": "completed_rate", "operator": "~", "value": 1, "text": "~1"}]},
+            "is damaged (limits.0.operator: '~' is none of ",
+        ),
+        (
+            {"family": {**FAMILY, "compare": "server.modle"}},
+            "is damaged (points.0.setting: server.modle is missing, along which contenders are compared)",
+        ),
+        (
+            {
+                "family": {**FAMILY, "compare": "server.model"},
+                "search": {"over": "load.rate", "lowest": 1, "highest": 2},
+                "searches": [{"number": 1, "block": 1, "point": 0, "state": "complete", "setting": {}}],
+            },
+            "is damaged (searches.0.setting: server.model is missing, along which contenders are compared)",
+        ),
+        (
+            {"searches": [{"number": 1, "block": 1, "point": 0, "state": "complete"}]},
+            "is damaged (search: is missing, and there are searches)",
+        ),
+        ({"search": {"over": "x", "lowest": 1, "highest": 2}}, "is damaged (search.over: 'x' is none of load.connect"),
+        ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),
+        ({"family": {**FAMILY, "figures": ["speed"]}}, "is damaged (family.figures.0: 'speed' is no figure)"),
+        ({"drawn": [["speed", CONNECTIONS]]}, "is damaged (drawn.0.0: 'speed' is no figure)"),
+        ({"references": [{**REFERENCE, "figure": "speed"}]}, "is damaged (references.0.figure: 'speed' is no figure)"),
+        ({"claims": [{**CLAIM, "figure": "speed"}]}, "is damaged (claims.0.figure: 'speed' is no figure)"),
+        ({"schema_version": None}, "is damaged (its schema version is None"),
+    ],
+)
+def test_a_record_of_a_newer_version_is_told_from_damage(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    folder = stored_run(tmp_path / "0001")
+    file = folder.path / "run.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(LabError) as refusal:
+        folder.read_run()
+    assert said in str(refusal.value)
+    assert "measures it again" not in str(refusal.value), "resume makes trials, and no run.json"

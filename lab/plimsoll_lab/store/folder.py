@@ -19,14 +19,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.store.faults import faults_of, list_named_figures
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
-from plimsoll_lab.store.run_record import PointRecord, RunRecord
-from plimsoll_lab.store.search_record import SearchRecord
-from plimsoll_lab.suite.conditions import OPERATORS
-from plimsoll_lab.suite.documents import Claim, Reference
-from plimsoll_lab.suite.figures import figure_named
-from plimsoll_lab.suite.spec import Limit
+from plimsoll_lab.store.run_record import RunRecord
 
 DIGITS = 4
 MOST_NEGATIVE, MOST = -(2**63), 2**64 - 1
@@ -84,10 +80,10 @@ class RunFolder:
         """The run's own record."""
         path = self.path / "run.json"
         record = _check(path, RunRecord)
-        fault = _fault_of(record)
+        fault = next(faults_of(record), None)
         if fault is not None:
             raise damaged(path, fault)
-        _list_named_figures(record)
+        list_named_figures(record)
         return record
 
     def write_trial(self, trial: TrialRecord) -> None:
@@ -308,62 +304,6 @@ def _check(path: Path, form: type[Form]) -> Form:
         if unknown is not None:
             raise _newer(path, f"this lab does not know {_where(unknown)}") from None
         raise damaged(path, f"{_where(errors[0])}: {errors[0]['msg']}") from None
-
-
-def _fault_of(run: RunRecord) -> str | None:
-    """How the parts of a run's record contradict one another, or None: no lab writes such a run."""
-    if run.seed < 0:
-        return f"seed: {run.seed} is below 0"
-    if run.family.margin <= 0:
-        return f"family.margin: {run.family.margin:g} is not above 0"
-    for place, limit in enumerate(run.limits):
-        if limit.operator not in OPERATORS:
-            return f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
-    if run.searches and run.search is None:
-        return "search: is missing, and there are searches"
-    figures = run.figures_by_name
-    for where, name in _named(run):
-        if name not in figures and figure_named(name) is None:
-            return f"{where}: '{name}' is no figure"
-    return _without_contender(run)
-
-
-def _without_contender(run: RunRecord) -> str | None:
-    """Which point or search does not say which of the contenders it has, or None."""
-    compare = run.family.compare
-    tables: dict[str, Sequence[PointRecord | SearchRecord]] = {"points": run.points, "searches": run.searches}
-    for table, rows in tables.items():
-        for place, each in enumerate(rows):
-            if compare is not None and compare not in each.setting:
-                return f"{table}.{place}.setting: {compare} is missing, along which contenders are compared"
-    return None
-
-
-def _named(run: RunRecord) -> list[tuple[str, str]]:
-    """Each place where a run names a figure, and the figure's name."""
-    judged = [(f"family.figures.{place}", name) for place, name in enumerate(run.family.figures)]
-    drawn = [(f"drawn.{place}.0", name) for place, (name, _) in enumerate(run.drawn)]
-    tables: dict[str, Sequence[Limit | Reference | Claim]] = {
-        "limits": run.limits,
-        "references": run.references,
-        "claims": run.claims,
-    }
-    tried = [
-        (f"searches.{place}.loads.{number}.medians", name)
-        for place, search in enumerate(run.searches)
-        for number, load in enumerate(search.loads)
-        for name in load.medians
-    ]
-    others = [(f"{key}.{place}.figure", each.figure) for key, rows in tables.items() for place, each in enumerate(rows)]
-    return [*judged, *drawn, *others, *tried]
-
-
-def _list_named_figures(run: RunRecord) -> None:
-    """Complete the figures of a run: earlier labs named some that they did not list."""
-    listed = {each.name for each in run.figures}
-    missing = dict.fromkeys(name for _, name in _named(run) if name not in listed)
-    if missing:
-        run.figures = (*run.figures, *(found for name in missing if (found := figure_named(name)) is not None))
 
 
 def _where(error: ErrorDetails) -> str:
