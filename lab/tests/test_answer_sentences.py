@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from made_records import figure_summary, point_summary
@@ -11,8 +12,9 @@ from plimsoll_lab.analysis.answer import Evidence, answer, main_verdict
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
-from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.figures import FIGURES, capacity_figure
 from plimsoll_lab.suite.settings import Settings
+from plimsoll_lab.suite.spec import SearchSettings
 
 CPU, RATE, P99 = "server.cpu_us_per_request", "completed_rate", "response_time_us.p99"
 AT: Settings = {"load.connections": 3000}
@@ -142,6 +144,29 @@ def test_who_is_best_and_by_how_much_the_others_are_worse(
     assert told([given], cells(medians, given.figure)) == [f"At 3,000 connections {said}"]
     nowhere = given.model_copy(update={"at": {}})
     assert told([nowhere], cells(medians, given.figure, {})) == [said]
+
+
+@pytest.mark.parametrize(
+    ("key", "medians", "said"),
+    [
+        ("connections", {"a": 1013.0, "b": 50.0}, "a carries 1,013 connections; b at most 50 % of that."),
+        ("rate", {"a": 50.0}, "a carries 50 requests/s; b at most 50 % of that."),
+    ],
+)
+def test_a_capacity_is_a_whole_number_of_what_was_searched_for(
+    key: str, medians: Mapping[str, float], said: str
+) -> None:
+    """It was 1,010, and 50.0, of nothing."""
+    figure = capacity_figure(SearchSettings(over=f"load.{key}", lowest=1, highest=10_000))
+    given = verdict(["a"], {"b": (2.0, 3.0)}, figure=RATE, at={}).model_copy(update={"figure": figure.name})
+    evidence = Evidence(
+        verdicts=[given], scores=cells(medians, figure.name, {}), points=(), figures={figure.name: figure}, stops=(),
+        margin=0.05,
+    )  # fmt: skip
+    assert answer(evidence) == [said]
+    both = verdict(["a", "b"], figure=RATE, at={}, within=1.2).model_copy(update={"figure": figure.name})
+    [alike] = answer(replace(evidence, verdicts=[both], scores=cells({"a": 1013.0, "b": 1013.4}, figure.name, {})))
+    assert alike.startswith(f"a and b carry 1,013 {key if key == 'connections' else 'requests/s'} and cannot be")
 
 
 def test_a_value_is_of_the_best_alone_at_its_own_setting_and_figure() -> None:

@@ -209,7 +209,7 @@ def test_the_answer_has_those_who_carry_all_or_less_than_the_least_or_failed(tmp
         if each.setting["server.model"] == "fork":
             each.state, each.reason = "failed", "no such option"
     text = " ".join(answered(tmp_path, run).answer)
-    assert text.startswith("epoll carries at least 10,000; poll at most 12 % of that. "), text
+    assert text.startswith("epoll carries at least 10,000 connections; poll at most 12 % of that. "), text
     assert "select reaches a limit: it carries less than 100 connections" in text
     assert "fork fails: no such option" in text
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
-from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.figures import CAPACITY, Figure
 from plimsoll_lab.suite.settings import Settings
 
 ALONE = ("completed_rate", "response_time_us.p99", "server.cpu_us_per_request", "capacity")
@@ -35,6 +35,8 @@ PHRASES = {
 }
 """Verb for one contender, verb for several, what follows with the value, and what a multiple is
 of."""
+LOADS = {"count": "connections", "per_s": "requests/s"}
+"""What a capacity counts, by its unit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,9 +183,16 @@ def _value(figure: str, names: Sequence[str], verdict: VerdictRecord, evidence: 
     cells = [
         cell for cell in evidence.scores if cell.figure == figure and cell.at == verdict.at and cell.contender in names
     ]
-    told = span([cell.median for cell in cells if cell.median is not None], evidence.figures[figure].unit)
+    medians, unit = [cell.median for cell in cells if cell.median is not None], evidence.figures[figure].unit
+    told = _loads(medians, unit) if figure == CAPACITY else span(medians, unit)
     bound = "at least " if any(cell.censored for cell in cells if cell.median is not None) else ""
     return _phrase(figure, evidence)[2].format(f"{bound}{told}")
+
+
+def _loads(values: Sequence[float], unit: str) -> str:
+    """`1,013 to 1,450 connections`: loads that were tried, whole as in every table of them."""
+    low, high = (f"{each:,.0f}" for each in (min(values), max(values)))
+    return f"{low if low == high else f'{low} to {high}'} {LOADS[unit]}"
 
 
 def span(values: Sequence[float], unit: str) -> str:
