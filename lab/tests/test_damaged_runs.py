@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Done, lab_here, run_lab
-from made_records import stored_run
+from made_records import calibration_record, stored_run
 
 from plimsoll_lab.analysis.knees import AXIS as CONNECTIONS
 from plimsoll_lab.problem import LabError
@@ -281,6 +281,8 @@ def test_a_trial_has_the_number_of_its_file(tmp_path: Path) -> None:
 
 FAMILY: dict[str, object] = {"compare": None, "figures": [], "margin": 0.05, "baseline": None, "tolerance": 0.0}
 STATUS = "statuses.404"
+OFF = json.loads(json.dumps(calibration_record([0]).to_json()))
+OFF["paths"][0]["measured"]["round_trip_us"] = {"min": 1.0}
 PLACE = {"server.model": "epoll"}
 REFERENCE: dict[str, object] = {"figure": STATUS, "at": PLACE, "value": 1.0, "source": "A report", "text": ""}
 CLAIM: dict[str, object] = {
@@ -350,6 +352,10 @@ def test_a_run_of_an_earlier_version_may_name_a_figure_that_it_does_not_list(
         (
             {"searches": [{"number": 1, "block": 1, "point": 0, "state": "complete"}]},
             "is damaged (search: is missing, and there are searches)",
+        ),
+        (
+            {"calibrations": [OFF]},
+            "is damaged (calibrations.0.paths.0.measured.round_trip_us: p50 is missing)",
         ),
         ({"search": {"over": "x", "lowest": 1, "highest": 2}}, "is damaged (search.over: 'x' is none of load.connect"),
         ({"family": {**FAMILY, "margin": -1}}, "is damaged (family.margin: -1 is not above 0)"),

@@ -68,9 +68,7 @@ def _elsewhere(history: History, series: Series, change: Change) -> str:
     """
     orders = [value.order for value in series.values]
     before = orders[orders.index(change.order) - 1]
-    then, now = (
-        EnvironmentRecord.model_validate(history.runs[order].environment) for order in (before, change.order)
-    )
+    then, now = (EnvironmentRecord.model_validate(history.runs[order].environment) for order in (before, change.order))
     changes = changes_of_machine(then, now)
     return f", where {' and '.join(changes)}" if changes else ""
 

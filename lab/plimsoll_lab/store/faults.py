@@ -22,15 +22,27 @@ def faults_of(run: RunRecord) -> Iterator[str]:
     for place, limit in enumerate(run.limits):
         if limit.operator not in OPERATORS:
             yield f"limits.{place}.operator: '{limit.operator}' is none of {' '.join(OPERATORS)}"
-    if run.searches and run.search is None:
-        yield "search: is missing, and there are searches"
-    if run.search is not None and run.search.over not in OVER:
-        yield f"search.over: '{run.search.over}' is none of {' '.join(OVER)}"
+    yield from _of_search(run)
     figures = run.figures_by_name
     for where, name in _named(run):
         if name not in figures and figure_named(name) is None:
             yield f"{where}: '{name}' is no figure"
+    yield from _of_paths(run)
     yield from _without_contender(run)
+
+
+def _of_search(run: RunRecord) -> Iterator[str]:
+    if run.searches and run.search is None:
+        yield "search: is missing, and there are searches"
+    if run.search is not None and run.search.over not in OVER:
+        yield f"search.over: '{run.search.over}' is none of {' '.join(OVER)}"
+
+
+def _of_paths(run: RunRecord) -> Iterator[str]:
+    for place, calibration in enumerate(run.calibrations):
+        for number, path in enumerate(calibration.paths):
+            if path.measured.round_trip_us and "p50" not in path.measured.round_trip_us:
+                yield f"calibrations.{place}.paths.{number}.measured.round_trip_us: p50 is missing"
 
 
 def _without_contender(run: RunRecord) -> Iterator[str]:

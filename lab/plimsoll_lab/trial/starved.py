@@ -134,4 +134,3 @@ def outside_cause(wait: Wait | None) -> ResultWarning | None:
             remedy = "close what else runs on this machine; a trial like this one is made again"
             return ResultWarning(code=code, message=f"{message} of {wait.length_s:.1f} s", remedy=remedy)
     return None
-
