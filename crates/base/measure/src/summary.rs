@@ -96,8 +96,9 @@ pub struct Summary {
     pub service_time_us: TimesSummary,
     /// Open loop: intended start until a connection was free: the server's doing.
     pub pool_wait_us: TimesSummary,
-    /// Open loop: the part of the wait for a connection during which the generator waited to open
-    /// lost ones again. It is no part of `pool_wait_us`.
+    /// Open loop: the part of the wait for a connection that is due to lost ones which waited to be
+    /// opened again: at each instant their share of the connections. It is no part of
+    /// `pool_wait_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_wait_us: Option<TimesSummary>,
     /// Actual send minus the later of intended start and connection free: the generator's doing.

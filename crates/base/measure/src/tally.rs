@@ -143,7 +143,7 @@ pub struct Tally {
     pub service: Times,
     /// Open loop: intended start until a connection was free.
     pub pool_wait: Times,
-    /// Open loop: the part of that wait during which connections waited to be opened again.
+    /// Open loop: the part of that wait that is due to connections which waited to be opened again.
     pub backoff_wait: Times,
     /// Actual send minus the later of intended start and connection free.
     pub schedule_lag: Times,

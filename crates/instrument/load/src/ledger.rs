@@ -198,8 +198,8 @@ impl Ledger {
         self.last_begun = now;
     }
 
-    /// Open loop: a request waited this long for a connection. During `backoff` of it, connections
-    /// waited to be opened again.
+    /// Open loop: a request waited this long for a connection. `backoff` of it is due to connections
+    /// that waited to be opened again.
     pub(crate) fn waited(&mut self, wait: u64, backoff: u64) {
         self.tally.pool_wait.record_ns(wait - backoff);
         if backoff > 0 {

@@ -55,7 +55,7 @@ impl Schedule {
             ahead: VecDeque::new(),
             start: None,
             returned: VecDeque::new(),
-            waits: Waits::default(),
+            waits: Waits::of(config.connections),
         }))
     }
 
@@ -93,9 +93,15 @@ impl Schedule {
         self.lock().waits.end(now);
     }
 
-    /// For how long of a span a connection waited to be opened again.
+    /// A connection takes no further request: it was given up, or has had all of its own.
+    pub(crate) fn leaves(&self, now: u64) {
+        self.lock().waits.leave(now);
+    }
+
+    /// How much of a span is due to connections that waited to be opened again: at each instant the
+    /// share of them that did.
     pub(crate) fn backoff_within(&self, from: u64, to: u64) -> u64 {
-        if from >= to { 0 } else { self.lock().waits.overlap(from, to) }
+        if from >= to { 0 } else { self.lock().waits.within(from, to) }
     }
 
     /// How many requests of the run's count were taken, given back, and not taken again.
@@ -138,42 +144,84 @@ impl State {
     }
 }
 
-/// When connections waited to be opened again: the union of the spans in which at least one did.
-#[derive(Debug, Default)]
+/// Which part of the connections waited to be opened again, summed up over time. A connection that
+/// is lost again and again has its own share of a wait and no more: the rest is that of connections
+/// which are busy.
+#[derive(Debug)]
 struct Waits {
+    /// Connections that take requests, once they are up.
+    wanted: usize,
     waiting: usize,
-    since: u64,
-    /// Spans that are over, the oldest first.
-    past: VecDeque<(u64, u64)>,
+    /// The sum at the last change of either.
+    last: Sum,
+    /// The sums at changes before, the oldest first.
+    past: Vec<Sum>,
 }
 
-/// Spans kept. A request that waited for longer than all of them has its older part called pool
-/// wait.
-const SPANS: usize = 1024;
+/// The shares up to an instant, as the time for which all connections would have waited.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    at: u64,
+    waited_ns: f64,
+}
+
+/// Changes kept. Where there are more, every other one is left out, so that the oldest are the
+/// fewest: the sum is taken to rise evenly between two.
+const CHANGES: usize = 4096;
 
 impl Waits {
+    fn of(connections: usize) -> Waits {
+        Waits { wanted: connections, waiting: 0, last: Sum::default(), past: Vec::new() }
+    }
+
     fn begin(&mut self, now: u64) {
-        if self.waiting == 0 {
-            // A loop takes its time before it has the lock, so the last span may end after that.
-            self.since = self.past.back().map_or(now, |(_, end)| now.max(*end));
-        }
+        self.pass(now);
         self.waiting += 1;
     }
 
     fn end(&mut self, now: u64) {
+        self.pass(now);
         self.waiting = self.waiting.saturating_sub(1);
-        if self.waiting == 0 {
-            if self.past.len() == SPANS {
-                self.past.pop_front();
-            }
-            self.past.push_back((self.since, now.max(self.since)));
-        }
     }
 
-    fn overlap(&self, from: u64, to: u64) -> u64 {
-        let current = (self.waiting > 0).then_some((self.since, u64::MAX));
-        let spans = self.past.iter().copied().chain(current);
-        spans.map(|(begin, end)| end.min(to).saturating_sub(begin.max(from))).sum()
+    fn leave(&mut self, now: u64) {
+        self.pass(now);
+        self.wanted = self.wanted.saturating_sub(1);
+    }
+
+    /// Sums up until now, where the numbers change.
+    fn pass(&mut self, now: u64) {
+        if self.past.len() == CHANGES {
+            let mut keep = false;
+            self.past.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        // A loop takes its time before it has the lock: the last change may be of a later instant.
+        let at = now.max(self.last.at);
+        let waited_ns = self.waited_ns(at);
+        self.past.push(self.last);
+        self.last = Sum { at, waited_ns };
+    }
+
+    /// The sum up to an instant.
+    fn waited_ns(&self, at: u64) -> f64 {
+        let Sum { at: last, waited_ns } = self.last;
+        if at >= last {
+            let share = self.waiting as f64 / self.wanted.max(self.waiting).max(1) as f64;
+            return waited_ns + (at - last) as f64 * share;
+        }
+        let place = self.past.partition_point(|sum| sum.at <= at);
+        let Some(before) = place.checked_sub(1).map(|place| self.past[place]) else { return 0.0 };
+        let after = self.past.get(place).unwrap_or(&self.last);
+        let part = (at - before.at) as f64 / (after.at - before.at) as f64;
+        before.waited_ns + part * (after.waited_ns - before.waited_ns)
+    }
+
+    fn within(&self, from: u64, to: u64) -> u64 {
+        let waited = self.waited_ns(to) - self.waited_ns(from);
+        (waited.round() as u64).min(to - from)
     }
 }
 
@@ -261,29 +309,62 @@ mod tests {
     }
 
     #[test]
-    fn back_off_is_the_union_of_the_spans_within_a_wait() {
-        let mut waits = Waits::default();
-        for (begin, end) in [(10, 20), (40, 50)] {
+    fn back_off_is_the_share_of_the_connections_that_waited_at_each_instant() {
+        let mut waits = Waits::of(4);
+        for (begin, end) in [(100, 200), (400, 500)] {
+            // From 20 after the first on a second waits too, until 20 before the end.
             waits.begin(begin);
-            waits.begin(begin + 2);
-            waits.end(end - 2);
+            waits.begin(begin + 20);
+            waits.end(end - 20);
             waits.end(end);
         }
-        waits.begin(90);
-        assert_eq!(waits.overlap(15, 45), 10);
-        assert_eq!(waits.overlap(0, 100), 30);
-        assert_eq!(waits.overlap(20, 40), 0);
+        let all = 20 / 4 + 60 * 2 / 4 + 20 / 4;
+        for (from, to, want) in [
+            (0, 1000, 2 * all),
+            (200, 400, 0),
+            (150, 450, all),
+            (110, 120, 3),
+            (0, 100, 0),
+            (600, 900, 0),
+        ] {
+            assert_eq!(waits.within(from, to), want, "{from} to {to}");
+        }
+        for begin in [1000; 4] {
+            waits.begin(begin);
+        }
+        assert_eq!(waits.within(990, 1100), 100, "all wait");
+        waits.end(1100);
+        assert_eq!(waits.within(1100, 1200), 75);
+        // One that was given up is not busy either.
+        waits.leave(1100);
+        assert_eq!(waits.within(1100, 1200), 100);
     }
 
     #[test]
     fn no_back_off_is_longer_than_the_wait_it_is_a_part_of() {
-        let mut waits = Waits::default();
+        let mut waits = Waits::of(1);
         // The second comes from a loop that read its clock before the first span was over.
         for (begin, end) in [(10, 20), (18, 30), (29, 25), (28, 40)] {
             waits.begin(begin);
             waits.end(end);
         }
-        assert_eq!(waits.overlap(15, 35), 20);
-        assert_eq!(waits.overlap(0, 100), 30);
+        assert_eq!(waits.within(15, 35), 20);
+        assert_eq!(waits.within(0, 100), 30);
+    }
+
+    #[test]
+    fn the_back_off_of_many_changes_is_that_of_each_of_them() {
+        let mut waits = Waits::of(2);
+        let changes = 5 * CHANGES as u64;
+        for change in 0..changes {
+            waits.begin(change * 10);
+            waits.end(change * 10 + 5);
+        }
+        assert!(waits.past.len() <= CHANGES);
+        // A quarter of all time: one of two, half of the time.
+        for (from, to) in [(0, changes * 10), (changes * 5, changes * 10), (changes * 10 - 1000, changes * 10)] {
+            let (told, want) = (waits.within(from, to), (to - from) / 4);
+            assert!(told.abs_diff(want) <= want / 50, "{told} of {want}, from {from}");
+        }
     }
 }

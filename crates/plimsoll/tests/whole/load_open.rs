@@ -104,6 +104,33 @@ fn the_wait_to_open_a_lost_connection_again_is_told_apart() {
 }
 
 #[test]
+fn a_connection_that_is_lost_again_and_again_hides_no_wait_for_another_that_is_busy() {
+    for engine in ["epoll", "uring", "threads"] {
+        // One connection is answered slowly, and the other ends in place of an answer, always.
+        let met = AtomicUsize::new(0);
+        let target = serve(move |mut stream| {
+            let is_first = met.fetch_add(1, Ordering::SeqCst) == 0;
+            let mut message = [0; 64];
+            while stream.read_exact(&mut message).is_ok() && is_first {
+                std::thread::sleep(Duration::from_millis(40));
+                if stream.write_all(&message).is_err() {
+                    return;
+                }
+            }
+        });
+        let run = load(target, &format!("--engine {engine} -R 100 --arrivals fixed -n 40 -c 2"));
+        let times = |name: &str| run.summary()[name].clone();
+        let sum = |name: &str| {
+            let of = times(name);
+            of["mean"].as_f64().unwrap_or_default() * of["count"].as_f64().unwrap_or_default()
+        };
+        let (pool, backoff) = (sum("pool_wait_us"), sum("backoff_wait_us"));
+        // One of two waits to be opened again, at most: the other half is the busy one's.
+        assert!(backoff > 0.0 && pool >= 0.999 * backoff, "{engine}: {pool} and {backoff}: {}", run.summary());
+    }
+}
+
+#[test]
 fn a_ramp_offers_the_mean_of_its_rates() {
     let run = load(echo(), "-R 0:2k --arrivals fixed -d 1s -c 8 --warm-up 100ms");
     let scheduled = run.count("requests.scheduled");

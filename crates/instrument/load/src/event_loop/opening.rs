@@ -268,6 +268,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         self.return_claim(&mut connection);
         self.set_unavailable(&mut connection, now);
+        self.shared.schedule.leaves(now);
         self.ledger.given_up();
         self.ledger.never_sent(connection.left);
         if !connection.history.was_established && !self.shared.config.opening.reconnect {
@@ -300,6 +301,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     /// A connection has done what it had to do.
     pub(super) fn retire(&mut self, key: Key) {
+        self.shared.schedule.leaves(self.now());
         if !self.shared.config.keeps_all_open() || self.is_closed() {
             return self.close(key);
         }

@@ -111,6 +111,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         if self.wait_for_start() {
             self.carry_requests();
         }
+        self.shared.schedule.leaves(self.now());
         self.stay_until_all_have_finished();
         if !self.is_closed() {
             let now = self.now();
