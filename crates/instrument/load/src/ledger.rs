@@ -198,8 +198,8 @@ impl Ledger {
         self.last_begun = now;
     }
 
-    /// Open loop: a request waited this long for a connection. `backoff` of it is due to connections
-    /// that waited to be opened again.
+    /// Open loop: a request waited this long for a connection. `backoff` of it is due to
+    /// connections that waited to be opened again.
     pub(crate) fn waited(&mut self, wait: u64, backoff: u64) {
         self.tally.pool_wait.record_ns(wait - backoff);
         if backoff > 0 {
@@ -214,10 +214,11 @@ impl Ledger {
         }
     }
 
-    /// An open loop's request timed out before a connection was free for it.
-    pub(crate) fn expired(&mut self, due: u64, now: u64) {
+    /// An open loop's request timed out before a connection was free for it. `backoff` of its wait
+    /// is due to connections that waited to be opened again.
+    pub(crate) fn expired(&mut self, due: u64, now: u64, backoff: u64) {
         self.note_end(now);
-        self.overdue(due, now);
+        self.overdue(due, now, backoff);
         self.shown.1 += 1;
     }
 
@@ -228,10 +229,19 @@ impl Ledger {
         }
     }
 
-    /// An open loop's request was due and not sent when the window closed.
-    pub(crate) fn overdue(&mut self, due: u64, end: u64) {
-        if count_unsent(end.saturating_sub(due), self.timeout, &mut self.tally) {
+    /// An open loop's request was due and not sent when the window closed; `backoff` as above.
+    pub(crate) fn overdue(&mut self, due: u64, end: u64, backoff: u64) {
+        let age = end.saturating_sub(due).min(self.timeout);
+        self.waited(age, backoff.min(age));
+        self.tally.unanswered.record_ns(age);
+        self.tally.requests.scheduled += 1;
+        // It has timed out from the time-out on.
+        if age == self.timeout {
+            self.tally.requests.timed_out += 1;
+            self.tally.errors.count(Cause::Timeout);
             self.recorder.lost(None);
+        } else {
+            self.tally.requests.unsent += 1;
         }
     }
 
@@ -397,23 +407,6 @@ impl Ledger {
         let response_ns = at.saturating_sub(request.intended);
         self.recorder.log(request.place, Row { at, bytes, response_ns, phase, outcome, ..Row::default() });
     }
-}
-
-/// Counts a request that was due `age` ago and never sent; returns whether it timed out, as it has
-/// from the time-out on.
-fn count_unsent(age: u64, timeout: u64, tally: &mut Tally) -> bool {
-    tally.requests.scheduled += 1;
-    let is_over = age >= timeout;
-    let age = age.min(timeout);
-    if is_over {
-        tally.requests.timed_out += 1;
-        tally.errors.count(Cause::Timeout);
-    } else {
-        tally.requests.unsent += 1;
-    }
-    tally.pool_wait.record_ns(age);
-    tally.unanswered.record_ns(age);
-    is_over
 }
 
 #[cfg(test)]

@@ -15,7 +15,11 @@ use crate::config::{Config, Pace, StopCondition};
 use crate::seed::{Purpose, phase, stream};
 
 /// The schedule of an open loop; without arrivals in a closed one.
-pub(crate) struct Schedule(Mutex<State>);
+pub(crate) struct Schedule {
+    state: Mutex<State>,
+    /// How long a request may wait.
+    timeout: u64,
+}
 
 struct State {
     /// The arrivals, before they began to count from the start and after.
@@ -50,13 +54,14 @@ impl Schedule {
         } else {
             None
         };
-        Schedule(Mutex::new(State {
+        let state = State {
             plan,
             ahead: VecDeque::new(),
             start: None,
             returned: VecDeque::new(),
             waits: Waits::of(config.connections),
-        }))
+        };
+        Schedule { state: Mutex::new(state), timeout: config.timeout.as_nanos() as u64 }
     }
 
     /// Begins at this instant, unless another loop has begun it.
@@ -98,9 +103,10 @@ impl Schedule {
         self.lock().waits.leave(now);
     }
 
-    /// How much of a span is due to connections that waited to be opened again: at each instant the
-    /// share of them that did.
+    /// How much of a request's wait is due to connections that waited to be opened again: at each
+    /// instant the share of them that did. It has waited for no longer than its time-out.
     pub(crate) fn backoff_within(&self, from: u64, to: u64) -> u64 {
+        let to = to.min(from.saturating_add(self.timeout));
         if from >= to { 0 } else { self.lock().waits.within(from, to) }
     }
 
@@ -111,7 +117,7 @@ impl Schedule {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is whole before anything can fail.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

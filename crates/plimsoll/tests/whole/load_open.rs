@@ -2,6 +2,7 @@
 //! as lag, a known delay as itself.
 
 use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -127,6 +128,29 @@ fn a_connection_that_is_lost_again_and_again_hides_no_wait_for_another_that_is_b
         let (pool, backoff) = (sum("pool_wait_us"), sum("backoff_wait_us"));
         // One of two waits to be opened again, at most: the other half is the busy one's.
         assert!(backoff > 0.0 && pool >= 0.999 * backoff, "{engine}: {pool} and {backoff}: {}", run.summary());
+    }
+}
+
+#[test]
+fn requests_that_time_out_while_connections_wait_to_be_opened_again_waited_for_that() {
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        // It takes the connection, and after a request it is gone.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let target = listener.local_addr().expect("it is bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            drop(listener);
+            drop(stream.read(&mut [0; 64]));
+        });
+        let arguments = format!("--engine {engine} -R 100 --arrivals fixed -d 2s -c 1 --timeout 200ms");
+        let run = load(target, &arguments);
+        let sum = |name: &str| {
+            let times = &run.summary()[name];
+            times["mean"].as_f64().unwrap_or_default() * times["count"].as_f64().unwrap_or_default()
+        };
+        assert!(run.count("requests.timed_out") > 0, "{engine}: {}", run.summary());
+        let (pool, backoff) = (sum("pool_wait_us"), sum("backoff_wait_us"));
+        assert!(backoff > pool, "{engine}: {pool} and {backoff}: {}", run.summary());
     }
 }
 

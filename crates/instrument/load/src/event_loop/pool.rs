@@ -68,7 +68,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             self.reserved = None;
             let timeout = self.timeout_ns();
             if due.at.saturating_add(timeout) <= now {
-                self.ledger.expired(due.at, now);
+                self.ledger.expired(due.at, now, self.shared.schedule.backoff_within(due.at, now));
                 self.miss(key);
                 continue;
             }
@@ -165,7 +165,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 self.shared.control.give_back();
             }
         } else if due.at < end {
-            self.ledger.overdue(due.at, end);
+            self.ledger.overdue(due.at, end, self.shared.schedule.backoff_within(due.at, end));
         }
     }
 }

@@ -35,7 +35,7 @@ impl Untaken {
         while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
             let at = due.at.saturating_add(self.timeout);
             self.advance(at, control);
-            self.ledger.expired(due.at, at);
+            self.ledger.expired(due.at, at, schedule.backoff_within(due.at, at));
         }
         self.advance(end, control);
     }
@@ -52,7 +52,7 @@ impl Untaken {
         }
         self.pass(end, control, schedule);
         while let Some(due) = schedule.take(Some(end)) {
-            self.ledger.overdue(due.at, end);
+            self.ledger.overdue(due.at, end, schedule.backoff_within(due.at, end));
         }
         self.ledger.close(end, std::iter::empty());
         Some(self.ledger.finish())

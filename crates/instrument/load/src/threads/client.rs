@@ -338,7 +338,9 @@ impl<'a, P: Protocol> Client<'a, P> {
         let counted = self.shared.config.stop_condition.is_count();
         match self.reserved.take() {
             Some(due) if counted && due.claimed => self.shared.control.give_back(),
-            Some(due) if !counted && due.at < end => self.ledger.overdue(due.at, end),
+            Some(due) if !counted && due.at < end => {
+                self.ledger.overdue(due.at, end, self.shared.schedule.backoff_within(due.at, end));
+            }
             _ => {}
         }
         let is_wanted = !self.shared.control.has_ended_count();

@@ -130,7 +130,7 @@ impl<P: Protocol> Client<'_, P> {
             // The connection may have been away, and another has taken the request.
             let Some(due) = self.reserved.take() else { continue };
             if due.at.saturating_add(timeout) <= now {
-                self.ledger.expired(due.at, now);
+                self.ledger.expired(due.at, now, self.shared.schedule.backoff_within(due.at, now));
                 self.miss();
                 self.show();
                 continue;
