@@ -107,7 +107,8 @@ impl Control {
 
     /// Reads the wall clock anew, as it may have been set since the run began. Called before the
     /// instant of a start is translated: all generators of a load begin at it by their own clocks.
-    /// Records of what happened before keep the clock that they began with.
+    /// Records follow as requests may begin; what happened before keeps the clock that it was
+    /// recorded with.
     pub(crate) fn follow_wall_clock(&self) {
         let (at, unix) = common_instant();
         let passed = at.duration_since(self.origin).as_nanos() as u64;

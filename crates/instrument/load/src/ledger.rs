@@ -130,6 +130,12 @@ impl Ledger {
         (count > 0).then_some((count, self.last_end))
     }
 
+    /// Requests may begin: records are by the wall clock as it is now, whose time of the run's
+    /// origin this is.
+    pub(crate) fn follow_clock(&mut self, unix_origin: u64) {
+        self.recorder.follow_clock(unix_origin);
+    }
+
     /// When it has records to hand over next.
     pub(crate) fn next_record(&self) -> Option<u64> {
         self.recorder.next()

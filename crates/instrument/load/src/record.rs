@@ -201,6 +201,13 @@ impl Recorder {
         Recorder { records, unix_origin, batch: Vec::new(), second, since: 0, now: 0, sequences }
     }
 
+    /// The run's origin is this one from here on: the wall clock was read anew before requests
+    /// begin, as it may have been set since the run began.
+    pub(crate) fn follow_clock(&mut self, unix_origin: u64) {
+        self.unix_origin = unix_origin;
+        self.second.began = unix_origin + self.second.number * SECOND_NS;
+    }
+
     /// When the second is over, in nanoseconds from the run's origin; `None` where nothing is
     /// recorded.
     pub(crate) fn next(&self) -> Option<u64> {

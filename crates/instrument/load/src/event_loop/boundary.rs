@@ -53,6 +53,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
 
     fn pass_gate(&mut self) {
         self.gate_passed = true;
+        self.ledger.follow_clock(self.shared.control.unix(0));
         let start = self.shared.control.gate.get().unwrap_or(0);
         self.shared.schedule.begin(start);
         for key in self.keys_in(&[State::Idle]) {

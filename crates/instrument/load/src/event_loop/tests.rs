@@ -260,6 +260,27 @@ fn a_request_that_is_due_at_no_instant_begins_as_it_is_submitted() {
 }
 
 #[test]
+fn a_wall_clock_that_was_set_before_requests_begin_is_that_of_their_log() {
+    let (rows, received) = std::sync::mpsc::channel();
+    let mut config = config(Pace::Closed { think: Think::None, phase: Start::Spread });
+    config.records.requests = Some(rows);
+    let mut event_loop: EventLoop<Echo, Silent> =
+        EventLoop::new(Arc::new(shared(config, echo())), 0, 0, Silent::default());
+    event_loop.open_connections();
+    connect_all(&mut event_loop);
+    event_loop.shared.control.set_wall_clock_back(Duration::from_secs(60));
+    event_loop.shared.control.gate.set(0);
+    event_loop.pass_openings(event_loop.now());
+    let key = event_loop.due.pop_front().expect("its request is due");
+    event_loop.begin_due(key);
+    event_loop.lose(key, Cause::Closed);
+    let shared = Arc::clone(&event_loop.shared);
+    drop(books(event_loop));
+    let row = received.try_iter().flatten().next().expect("it is logged");
+    assert!(row.at <= shared.control.unix(shared.control.now()), "{}", row.at);
+}
+
+#[test]
 fn a_wait_for_a_connection_while_another_loop_has_one_free_is_the_generators_own() {
     for (free, waits) in [(0, true), (1, false)] {
         let mut event_loop: EventLoop<Echo, Silent> = open_loop_of(2, |_| ());

@@ -244,6 +244,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         }
         let given = awaited.given?;
         control.follow_wall_clock();
+        self.untaken.follow_clock(control);
         // Windows are to open together: when the connections began to open matters no more.
         self.start_lag = lag(Some(given), control.unix(now));
         let since_1970 = given.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

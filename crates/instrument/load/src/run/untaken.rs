@@ -40,6 +40,11 @@ impl Untaken {
         self.advance(end, control);
     }
 
+    /// Requests may begin, by the wall clock as it is now.
+    pub(super) fn follow_clock(&mut self, control: &Control) {
+        self.ledger.follow_clock(control.unix(0));
+    }
+
     /// How many have timed out so far in the whole run.
     pub(super) fn timed_out(&self) -> u64 {
         self.ledger.shown().1

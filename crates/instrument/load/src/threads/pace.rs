@@ -42,6 +42,7 @@ impl<P: Protocol> Client<'_, P> {
             let gate = control.gate.get().map(|at| Duration::from_nanos(at.saturating_sub(control.now())));
             thread::park_timeout(gate.unwrap_or(STOP_POLL_INTERVAL).min(STOP_POLL_INTERVAL));
         }
+        self.ledger.follow_clock(control.unix(0));
         let now = self.now();
         self.cross_boundaries(now);
         true

@@ -31,6 +31,22 @@ fn rows_say_the_phase_and_how_a_request_ended_and_leave_each_second() {
 }
 
 #[test]
+fn records_are_by_the_wall_clock_as_it_was_when_requests_could_begin() {
+    let (rows, requests) = channel();
+    let (seconds, parts) = channel();
+    let records = Records { requests: Some(rows), seconds: Some(seconds), ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    ledger.record(SECOND);
+    ledger.follow_clock(60 * SECOND);
+    carry(&mut ledger, SECOND + 10, SECOND + 20);
+    ledger.record(2 * SECOND);
+    let at: Vec<_> = requests.try_recv().expect("a second is over").into_iter().map(|row| row.at).collect();
+    assert_eq!(at, [61 * SECOND + 20]);
+    let told: Vec<_> = parts.try_iter().map(|second| (second.began, second.from, second.to)).collect();
+    assert_eq!(told, [(0, 0, SECOND), (61 * SECOND, 61 * SECOND, 62 * SECOND)]);
+}
+
+#[test]
 fn a_second_is_split_where_a_phase_ends() {
     let (seconds, received) = channel();
     let records = Records { seconds: Some(seconds), ..Records::default() };

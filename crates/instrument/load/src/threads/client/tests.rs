@@ -55,6 +55,29 @@ fn nothing_is_sent_as_a_signal_ends_the_warm_up_and_nothing_of_it_is_in_the_wind
 }
 
 #[test]
+fn a_wall_clock_that_was_set_before_requests_begin_is_that_of_their_log() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let (rows, received) = std::sync::mpsc::channel();
+    let targets = vec![listener.local_addr().expect("it is bound")];
+    let mut config = Config { targets, ..config(Pace::Closed { think: Think::None, phase: Start::Spread }) };
+    config.records.requests = Some(rows);
+    let shared = shared(config, echo());
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    let mut client = Client::new(&shared, &phase, 0);
+    shared.control.set_wall_clock_back(Duration::from_secs(60));
+    shared.control.starts.set(0);
+    shared.control.gate.set(0);
+    assert!(client.wait_for_start());
+    let now = client.now();
+    client.ledger.begun(now);
+    let request = Request { place: 0, intended: now, sent: now, counted: true, last: true };
+    client.ledger.request_lost(request, Cause::Read, now);
+    drop(client.ledger.finish());
+    let row = received.try_iter().flatten().next().expect("it is logged");
+    assert_eq!(row.at, shared.control.unix(now));
+}
+
+#[test]
 fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each() {
     let timeout = Duration::from_nanos(1);
     let shared = shared(Config { stop_condition: StopCondition::Each(3), timeout, ..open() }, echo());
