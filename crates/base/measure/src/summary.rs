@@ -209,7 +209,7 @@ pub struct GeneratorSummary {
     /// `--spin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub polling_cpu_cores: Option<f64>,
-    /// Resident memory.
+    /// Resident memory; of processes that share a load, what they occupy together.
     pub memory_bytes: u64,
 }
 

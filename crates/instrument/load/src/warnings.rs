@@ -11,11 +11,15 @@ use crate::config::{Config, Pace, StopCondition};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
+use crate::warnings::codes::{
+    BUSY, CLOSED, FEW_SAMPLES, FROM_FIGURES, LATE, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
+};
 use crate::warnings::lateness::{
     LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness,
 };
 use crate::warnings::text::{percent, time, warning};
 
+mod codes;
 mod lateness;
 mod text;
 
@@ -80,7 +84,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     if wanted_ns > 0.0 {
         summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
     }
-    let late = lateness(&summary, config);
+    let late = lateness(&summary);
     let all_work = outcome.cpu.saturating_sub(outcome.polled);
     let saturated = saturation(cores(outcome.busiest_work), cores(all_work), usable_cpus(config));
     summary.doubted = doubted_figures(&summary);
@@ -93,7 +97,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         late_start(outcome),
         contention(&summary),
         crowding(&summary),
-        shortfall(&summary, outcome),
+        shortfall(&summary, offered_for(&summary, outcome)),
         missing_connections(&summary, outcome),
         unavailability(&summary),
         closing(&summary),
@@ -106,23 +110,54 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary
 }
 
-/// Judges processes that carried one load, each of which was judged alone: they may have used every
-/// CPU together, and have few samples or enough. A connection that was given up early had no time
-/// in which its own process could miss it.
+/// Judges processes that carried one load, each of which was judged alone. They may have used every
+/// CPU together. What follows from figures is judged by those of them all: one process has too few
+/// requests to tell an accident from lateness, and one whose connection was given up early had no
+/// time in which it could miss it.
 pub fn judge_together(summary: &mut Summary, config: &Config) {
-    summary.warnings.retain(|warning| ![FEW_SAMPLES, UNAVAILABLE].contains(&warning.code.as_str()));
+    summary.warnings.retain(|warning| !FROM_FIGURES.contains(&warning.code.as_str()));
     let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
-    if let Some(warning) = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told) {
-        summary.valid = false;
-        summary.warnings.push(warning);
+    let all_cores = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told);
+    let mut short = None;
+    if let (Pace::Open { rate, .. }, StopCondition::Time(length)) = (config.pace, config.stop_condition) {
+        // Nothing was due in a process without a window. The windows of the others are as long as
+        // was asked for, or as the run until it was ended.
+        let seconds = summary.elapsed_s.min(length.as_secs_f64());
+        summary.intended_rate = Some(rate.mean_of_first(seconds / length.as_secs_f64()));
+        summary.warnings.retain(|warning| warning.code != NOT_OFFERED);
+        short = shortfall(summary, seconds);
     }
-    let anew = [unavailability(summary), few_samples(summary)];
+    let late = lateness(summary);
+    summary.doubted = doubted_figures(summary);
+    summary.valid = !is_told && all_cores.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
+    let anew = [
+        all_cores,
+        late.map(|(warning, _)| warning),
+        allowed_lag(summary),
+        late_stamps(summary),
+        crowding(summary),
+        short,
+        unavailability(summary),
+        closing(summary),
+        silence(summary),
+        redirects(summary),
+        few_samples(summary),
+    ];
     summary.warnings.extend(anew.into_iter().flatten());
 }
 
 /// Judges the merged record of generators, each of which was judged alone: the whole may have
 /// enough samples where no part has, and the availability of the whole replaces that of its parts.
+/// A generator that was late makes the whole invalid, and so do several which were late together.
 pub fn judge_merged(summary: &mut Summary) {
+    if let Some((warning, invalid)) = lateness(summary) {
+        summary.valid &= !invalid;
+        if summary.warnings.iter().all(|known| known.code != LATE) {
+            summary.warnings.push(warning);
+        }
+    }
+    let own: Vec<String> = doubted_figures(summary).into_iter().filter(|own| !summary.doubted.contains(own)).collect();
+    summary.doubted.extend(own);
     let lost = unavailability(summary);
     summary.warnings.retain(|warning| warning.code != FEW_SAMPLES && (lost.is_none() || warning.code != UNAVAILABLE));
     let anew = [lost, few_samples(summary)];
@@ -135,10 +170,6 @@ fn usable_cpus(config: &Config) -> usize {
     let named: HashSet<usize> = config.cpus.iter().copied().collect();
     if named.is_empty() { available } else { named.len().min(available) }
 }
-
-const SATURATED: &str = "generator_saturated";
-const UNAVAILABLE: &str = "connections_unavailable";
-const FEW_SAMPLES: &str = "few_samples";
 
 /// The busiest loop, or all threads together where each connection has one, had no time left: both
 /// in cores, and without what went into polling in vain.
@@ -194,7 +225,7 @@ fn crowding(summary: &Summary) -> Option<Warning> {
     let wait = summary.pool_wait_us.p99;
     (wait >= WAIT_NOTICED_US && wait >= LAG_SHARE_NOTICED * summary.response_time_us.p99).then(|| {
         warning(
-            "connections_busy",
+            BUSY,
             format!("one request in a hundred waited {} or more until a connection was free", time(wait)),
             "it is the server's response time that keeps them busy; with more --connections requests would wait in \
              the server instead",
@@ -202,11 +233,15 @@ fn crowding(summary: &Summary) -> Option<Warning> {
     })
 }
 
-/// Open loop: fewer requests sent than intended.
-fn shortfall(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
-    // A count is offered once its last request is sent, however long the last answer takes.
+/// For how long requests were due, in seconds. A count is offered once its last request is sent,
+/// however long the last answer takes.
+fn offered_for(summary: &Summary, outcome: &Outcome) -> f64 {
     let counted = summary.requests.unsent == 0 && outcome.offered_for < outcome.elapsed;
-    let seconds = if counted { outcome.offered_for.as_secs_f64() } else { summary.elapsed_s };
+    if counted { outcome.offered_for.as_secs_f64() } else { summary.elapsed_s }
+}
+
+/// Open loop: fewer requests sent than intended in these seconds.
+fn shortfall(summary: &Summary, seconds: f64) -> Option<Warning> {
     let intended = summary.intended_rate? * seconds;
     // Poisson arrivals vary by the square root of their number; three times that is chance once in
     // 700 runs.
@@ -214,7 +249,7 @@ fn shortfall(summary: &Summary, outcome: &Outcome) -> Option<Warning> {
     let offered = summary.offered_rate * summary.elapsed_s;
     (offered < least).then(|| {
         warning(
-            "rate_not_offered",
+            NOT_OFFERED,
             format!(
                 "{} of the requests due were sent: {} a second in place of {}",
                 percent(offered / intended),
@@ -252,7 +287,7 @@ fn closing(summary: &Summary) -> Option<Warning> {
     let ended = summary.connections.ended_idle + summary.errors.closed + summary.errors.read;
     (reopened > summary.connections.established && 2 * ended.min(reopened) >= completed && completed > 0).then(|| {
         warning(
-            "connections_closed",
+            CLOSED,
             format!(
                 "the server ended connections after an answer or two: {reopened} were opened again for {completed} \
                  answers"
@@ -326,7 +361,7 @@ fn silence(summary: &Summary) -> Option<Warning> {
             "nothing was answered"
         };
         warning(
-            "nothing_completed",
+            NOTHING_COMPLETED,
             format!("not one request was completed: {what}"),
             "check the address, the path and the protocol (an echo server sends back just what it gets; see --postfix \
              and --verify)",
@@ -338,7 +373,7 @@ fn silence(summary: &Summary) -> Option<Warning> {
 fn redirects(summary: &Summary) -> Option<Warning> {
     (summary.redirects > 0).then(|| {
         warning(
-            "redirects",
+            REDIRECTS,
             format!("{} answers redirect to another URL, which was not fetched", summary.redirects),
             "give the URL that they lead to, or --follow to have it looked up before the run",
         )

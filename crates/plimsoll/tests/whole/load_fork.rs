@@ -77,6 +77,16 @@ fn a_process_whose_connection_is_refused_has_no_window_and_makes_no_rate_lower()
 }
 
 #[test]
+fn a_rate_of_which_a_refused_process_has_a_part_was_not_offered() {
+    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    for rate in ["200", "0:400"] {
+        let run = fork(echo(), &format!("{gone} -c 2 -d 500ms -R {rate}"));
+        assert_eq!(run.figure("intended_rate"), 200.0, "-R {rate}: {}", run.summary());
+        assert!(run.warnings().contains(&"rate_not_offered"), "-R {rate}: {}", run.summary());
+    }
+}
+
+#[test]
 fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
     let run = interrupted_once_open("-c 4 -d 1h");
     assert_eq!((run.code, run.count("connections.requested")), (Some(143), 4));

@@ -4,7 +4,8 @@
 use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_measure::times::{ReadFigure, TIMES_FIGURES, TimesSummary};
 
-use crate::config::{Config, Engine};
+use crate::config::Engine;
+use crate::warnings::codes::{LAG_ALLOWED, LATE, STAMPED_LATE};
 use crate::warnings::text::{percent, time, warning};
 
 /// From this share of a percentile of the response time on, that percentile is the generator's more
@@ -69,7 +70,7 @@ pub(super) fn doubted_figures(summary: &Summary) -> Vec<String> {
 }
 
 /// The warning of the generator's own lateness, and whether it makes the result invalid.
-pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, bool)> {
+pub(super) fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
     let (lag, response) = (&summary.schedule_lag_us, &summary.response_time_us);
     let allowed = summary.generator.max_lag_us.unwrap_or_default();
     let near = largest_share(lag, response, FURTHEST_THAT_INVALIDATES, allowed);
@@ -86,7 +87,9 @@ pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, b
          the response time",
         time(lag),
     );
-    let sleeps = matches!(config.engine, Engine::Epoll | Engine::Uring) && config.spin.is_zero() && allowed == 0.0;
+    let generator = &summary.generator;
+    let has_loops = [Engine::Epoll, Engine::Uring].iter().any(|engine| engine.name() == generator.engine);
+    let sleeps = has_loops && generator.polling_cpu_cores.is_none() && allowed == 0.0;
     let remedy = if sleeps && lag < LATE_TIMER_US {
         "timers are so late in virtual machines: --spin 100us polls before a request is due; or give the generator \
          CPUs of its own (--cpus, another host)"
@@ -94,7 +97,7 @@ pub(super) fn lateness(summary: &Summary, config: &Config) -> Option<(Warning, b
         "give the generator CPUs of its own (--cpus, another host), or lower the load; --lockstep makes every \
          connection due at once"
     };
-    Some((warning("generator_late", message, remedy), invalid))
+    Some((warning(LATE, message, remedy), invalid))
 }
 
 /// Requests that waited to be sent together with others, as `--max-lag` allows.
@@ -102,7 +105,7 @@ pub(super) fn allowed_lag(summary: &Summary) -> Option<Warning> {
     let allowed = summary.generator.max_lag_us?;
     let (name, lag, share) = largest_share(&summary.schedule_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
     Some(warning(
-        "lag_allowed",
+        LAG_ALLOWED,
         format!(
             "--max-lag {} lets requests that are due wait for others: the {name} of that wait is {}, {} of that of the \
              response time",
@@ -119,7 +122,7 @@ pub(super) fn late_stamps(summary: &Summary) -> Option<Warning> {
     let (name, lag, share) = largest_share(&summary.receive_lag_us, &summary.response_time_us, u64::MAX, 0.0)?;
     (share >= LAG_SHARE_INVALID).then(|| {
         warning(
-            "answers_stamped_late",
+            STAMPED_LATE,
             format!(
                 "answers waited for the generator to handle those before them: the {name} of that wait is {}, {} of \
                  that of the response time",

@@ -219,6 +219,48 @@ fn processes_that_use_every_cpu_together_were_the_limit_though_each_alone_was_no
     assert_eq!(together(0.96), (false, codes(&["generator_saturated"])));
 }
 
+/// The merged record of processes: the figures of the whole, and what each said of itself.
+fn merged(whole: &Outcome, part: &Outcome) -> Summary {
+    let Summary { valid, doubted, warnings, .. } = summarise(&open(), part);
+    Summary { valid, doubted, warnings, ..summarise(&open(), whole) }
+}
+
+#[test]
+fn lateness_is_that_of_all_processes_however_few_requests_each_has() {
+    let codes_of =
+        |summary: &Summary| summary.warnings.iter().map(|warning| warning.code.clone()).collect::<Vec<String>>();
+    let (late, honest) = (late(100, 40 * MILLISECOND, 30 * MILLISECOND), honest());
+    let mut together = merged(&late, &honest);
+    judge_together(&mut together, &open());
+    assert_eq!((together.valid, codes_of(&together)), (false, codes(&["generator_late"])));
+    assert!(together.doubted.contains(&"response_time_us.p99".to_owned()));
+    // Generators of one load on several hosts, each of which has too few as well.
+    let mut together = merged(&late, &honest);
+    judge_merged(&mut together);
+    assert_eq!((together.valid, codes_of(&together)), (false, codes(&["generator_late"])));
+    assert!(together.doubted.contains(&"response_time_us.p99".to_owned()));
+    // One process of which a request or two were late says nothing about the whole.
+    let mut accident = merged(&honest, &late);
+    assert!(!accident.valid);
+    judge_together(&mut accident, &open());
+    assert_eq!((accident.valid, codes_of(&accident), accident.doubted.len()), (true, codes(&[]), 0));
+}
+
+#[test]
+fn a_rate_of_which_a_process_without_a_window_has_a_part_was_not_offered() {
+    let mut half = honest();
+    half.window.sent /= 2;
+    let rate = Rate { from: 0.0, to: 2000.0, ..Rate::constant(0.0) };
+    for (pace, ramps) in [(open().pace, false), (Pace::Open { rate, spacing: Spacing::Poisson }, true)] {
+        let mut summary = summarise(&open(), &half);
+        summary.warnings.clear();
+        summary.intended_rate = Some(if ramps { 500.0 } else { 1000.0 });
+        judge_together(&mut summary, &Config { pace, ..open() });
+        let told: Vec<_> = summary.warnings.iter().map(|warning| warning.code.as_str()).collect();
+        assert_eq!((summary.intended_rate, told), (Some(1000.0), vec!["rate_not_offered"]), "{ramps}");
+    }
+}
+
 #[test]
 fn an_outage_is_a_figure_of_its_own_and_no_limit_on_failures_hides_it() {
     let mut outcome = honest();
