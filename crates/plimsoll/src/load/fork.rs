@@ -414,19 +414,27 @@ fn record((generator, number): (&ForkedGenerator, usize)) -> anyhow::Result<Summ
     serde_json::from_str(line).with_context(|| format!("the result of process {number} cannot be read"))
 }
 
+/// Warnings that name a cause. Processes that have different ones say different things; the others
+/// differ in figures alone.
+const NAMING_A_CAUSE: [&str; 2] = ["connections_missing", "tls_failed"];
+
 /// What several processes have to say is said once.
 fn once_each(warnings: &[Warning], processes: usize) -> Vec<Warning> {
-    let mut once: Vec<Warning> = Vec::new();
-    for warning in warnings {
-        if once.iter().any(|known| known.code == warning.code) {
-            continue;
-        }
-        let count = warnings.iter().filter(|other| other.code == warning.code).count();
-        let message = warning.message.split_once(": ").map_or(warning.message.as_str(), |(_, message)| message);
-        let message = format!("{count} of {processes} processes: {message}");
-        once.push(Warning { message, ..warning.clone() });
-    }
-    once
+    let message = |warning: &Warning| {
+        // The number of the process comes first.
+        warning.message.split_once(": ").map_or_else(|| warning.message.clone(), |(_, message)| message.to_owned())
+    };
+    let is_said_by = |one: &Warning, other: &Warning| {
+        let names_a_cause = NAMING_A_CAUSE.contains(&one.code.as_str());
+        one.code == other.code && (!names_a_cause || message(one) == message(other))
+    };
+    let places = warnings.iter().enumerate();
+    let once = places.filter(|&(place, warning)| !warnings[..place].iter().any(|one| is_said_by(one, warning)));
+    let told = once.map(|(_, warning)| {
+        let count = warnings.iter().filter(|other| is_said_by(warning, other)).count();
+        Warning { message: format!("{count} of {processes} processes: {}", message(warning)), ..warning.clone() }
+    });
+    told.collect()
 }
 
 #[cfg(test)]
@@ -470,6 +478,30 @@ mod tests {
             let pace = Pace::Open { rate: Rate::constant(each), spacing: Spacing::Poisson };
             assert!(parts.iter().all(|part| part.pace == pace && part.part.of == processes), "{arguments}: {parts:?}");
         }
+    }
+
+    #[test]
+    fn processes_say_the_same_once_and_each_cause_of_a_failure() {
+        let warning = |(code, message): (&str, &str)| Warning {
+            code: code.to_owned(),
+            message: message.to_owned(),
+            remedy: String::new(),
+        };
+        let said = [
+            ("cpu_contended", "generator 1: it waited for 12 % of the window"),
+            ("tls_failed", "generator 1: TLS failed on 1 connection: it has expired"),
+            ("cpu_contended", "generator 2: it waited for 20 % of the window"),
+            ("tls_failed", "generator 2: TLS failed on 1 connection: nobody known signed it"),
+            ("tls_failed", "generator 3: TLS failed on 1 connection: it has expired"),
+        ];
+        let once = once_each(&said.map(warning), 3);
+        let told: Vec<_> = once.iter().map(|warning| warning.message.as_str()).collect();
+        let expected = [
+            "2 of 3 processes: it waited for 12 % of the window",
+            "2 of 3 processes: TLS failed on 1 connection: it has expired",
+            "1 of 3 processes: TLS failed on 1 connection: nobody known signed it",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]
