@@ -2,28 +2,31 @@
 //! generator of one connection, and their records are merged as those of generators on several
 //! hosts are; nothing is shared while they run.
 
+mod listening;
+mod memory;
+mod pipe;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
 use plimsoll_load::config::{Config, Pace, Part, StopCondition};
 use plimsoll_load::protocol::Protocol;
-use plimsoll_load::run::{self, Observer, Progress, Stage, unix_seconds};
+use plimsoll_load::run::{self, Observer};
 use plimsoll_load::warnings;
 use plimsoll_measure::arrivals::Rate;
 use plimsoll_measure::merge::{Windows, merge};
 use plimsoll_measure::summary::{Summary, Warning};
-use plimsoll_sys::clock;
-use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::poll;
-use plimsoll_sys::process::{self, Child, End};
-use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::process::{self, End};
 use plimsoll_sys::signal::{Signal, Signals};
 
 use crate::event::Event;
 use crate::outcome::Environment;
+use listening::{Heard, listen};
+use pipe::{ForkedGenerator, PipeObserver};
 
 /// A fork of this program takes less; a common start after all of them keeps the first from running
 /// alone.
@@ -34,19 +37,6 @@ pub(super) struct Forked {
     pub(super) summary: Summary,
     /// The signal that came. Whether it cut a window short each process has said of its own.
     pub(super) interrupted: Option<Signal>,
-}
-
-/// One process, and what it has said so far and was not looked at.
-struct ForkedGenerator {
-    child: Child,
-    pipe: Option<File>,
-    said: Vec<u8>,
-    /// Whether it has said all it has to say.
-    has_ended: bool,
-    /// Its connections, and its completed and failed requests, as it last said.
-    progress: [u64; 3],
-    /// Its record.
-    result: Option<String>,
 }
 
 /// Runs a process for each connection. `announce` hears when the first window opens and the last
@@ -156,190 +146,6 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd)
     })
 }
 
-/// Writes a child's events into the pipe to its parent.
-struct PipeObserver {
-    pipe: File,
-    /// Its memory as its window closed, where the kernel tells.
-    memory_bytes: Option<u64>,
-}
-
-impl PipeObserver {
-    fn report(&mut self, event: &str, at: SystemTime) {
-        // A parent that is gone has taken this process with it.
-        let _ = writeln!(self.pipe, "{event} {}", unix_seconds(at));
-    }
-}
-
-impl Observer for PipeObserver {
-    /// Not reported: processes share no barrier, so none awaits a start.
-    fn all_up(&mut self, _: u64, _: SystemTime) {}
-
-    fn window_opened(&mut self, at: SystemTime) {
-        self.report(OPENED, at);
-    }
-
-    fn window_closed(&mut self, at: SystemTime, _: Option<Duration>) {
-        self.memory_bytes = proportional_bytes();
-        self.report(CLOSED, at);
-    }
-
-    fn window_missed(&mut self, at: SystemTime) {
-        self.memory_bytes = proportional_bytes();
-        self.report(MISSED, at);
-    }
-
-    fn progress(&mut self, progress: &Progress) {
-        let Progress { connections, completed, failed, .. } = progress;
-        let _ = writeln!(self.pipe, "{PROGRESS} {connections} {completed} {failed}");
-    }
-}
-
-/// Resident memory of this process, in which a page that several processes share counts for each
-/// with its part of it (Pss, Documentation/filesystems/proc.rst): the parts of all add up to what
-/// is occupied. `None` where the kernel does not tell.
-fn proportional_bytes() -> Option<u64> {
-    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
-    let kib: u64 =
-        rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
-}
-
-const OPENED: &str = "opened";
-const CLOSED: &str = "closed";
-const MISSED: &str = "missed";
-const PROGRESS: &str = "progress";
-
-/// Events of one wait.
-const EVENT_BATCH: usize = 256;
-/// The key of signals; a process has its place as its key.
-const SIGNALS: u64 = u64::MAX;
-/// How often the progress of all is added up and shown: that looks at every process.
-const SHOW_INTERVAL: Duration = Duration::from_millis(100);
-
-/// What was heard of the processes together.
-struct Heard {
-    interrupted: Option<Signal>,
-    /// CPU time of this process over the window of them all.
-    cpu: Duration,
-    /// Its memory after that.
-    memory_bytes: u64,
-}
-
-/// Listens until every process has said all it has to say.
-fn listen(
-    generators: &mut [ForkedGenerator],
-    signals: &Signals,
-    announce: &mut dyn Observer,
-) -> std::io::Result<Heard> {
-    let mut pipes = Epoll::new(EVENT_BATCH)?;
-    pipes.add(signals, SIGNALS, Interest::READ, Trigger::Level)?;
-    for (generator, key) in generators.iter().zip(0..) {
-        if let Some(pipe) = &generator.pipe {
-            pipes.add(pipe, key, Interest::READ, Trigger::Level)?;
-        }
-    }
-    let (mut interrupted, mut asked) = (None, 0);
-    let mut window = CommonWindow::of(generators.len());
-    let begun = Instant::now();
-    let mut shown: Option<(Stage, Duration)> = None;
-    let mut speaking = generators.len();
-    while speaking > 0 {
-        let ready: Vec<u64> = pipes.wait(None)?.map(|event| event.key).collect();
-        if let Some(signal) = signals.next() {
-            // A terminal tells the children itself; `kill` tells only us. The second time they end
-            // at once, and still say what they counted.
-            asked += 1;
-            let how = if asked > 2 { End::Kill } else { End::Finish };
-            generators.iter().for_each(|generator| process::end(generator.child, how));
-            interrupted = interrupted.or(Some(signal));
-        }
-        for key in ready.into_iter().filter(|key| *key != SIGNALS) {
-            let generator = &mut generators[key as usize];
-            for line in generator.hear() {
-                match generator.take(line) {
-                    Some((OPENED, at)) => window.open(at, announce),
-                    Some((CLOSED, at)) => window.close(at, announce),
-                    Some((_, at)) => window.miss(at, announce),
-                    None => {}
-                }
-            }
-            if let Some(pipe) = generator.pipe.take_if(|_| generator.has_ended) {
-                pipes.remove(&pipe)?;
-                speaking -= 1;
-            }
-        }
-        let (stage, elapsed) = (window.stage(), begun.elapsed());
-        if shown.is_none_or(|(last, at)| last != stage || elapsed - at >= SHOW_INTERVAL) {
-            shown = Some((stage, elapsed));
-            announce.progress(&progress(generators, stage, elapsed));
-        }
-    }
-    // Of a kernel that does not tell, the processes count what they share as well.
-    Ok(Heard { interrupted, cpu: window.cpu, memory_bytes: proportional_bytes().unwrap_or_default() })
-}
-
-/// The window of all processes: from the first opening to the last closing.
-struct CommonWindow {
-    processes: usize,
-    /// Processes whose windows have closed, or never open.
-    ended: usize,
-    /// The last closing, and the latest end of a process without a window.
-    closed_at: Option<SystemTime>,
-    missed_at: Option<SystemTime>,
-    /// CPU time of this process as the first opened.
-    cpu_before: Option<Duration>,
-    /// CPU time of this process over the window.
-    cpu: Duration,
-}
-
-impl CommonWindow {
-    fn of(processes: usize) -> CommonWindow {
-        let (closed_at, missed_at, cpu_before) = (None, None, None);
-        CommonWindow { processes, ended: 0, closed_at, missed_at, cpu_before, cpu: Duration::ZERO }
-    }
-
-    fn open(&mut self, at: SystemTime, announce: &mut dyn Observer) {
-        if self.cpu_before.is_none() {
-            self.cpu_before = Some(clock::process_cpu_time());
-            announce.window_opened(at);
-        }
-    }
-
-    fn close(&mut self, at: SystemTime, announce: &mut dyn Observer) {
-        self.closed_at = self.closed_at.max(Some(at));
-        self.end_one(announce);
-    }
-
-    /// A process without a window moves no end of that of the others.
-    fn miss(&mut self, at: SystemTime, announce: &mut dyn Observer) {
-        self.missed_at = self.missed_at.max(Some(at));
-        self.end_one(announce);
-    }
-
-    fn end_one(&mut self, announce: &mut dyn Observer) {
-        self.ended += 1;
-        if self.ended < self.processes {
-            return;
-        }
-        self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before));
-        match (self.closed_at, self.missed_at) {
-            (Some(at), _) => announce.window_closed(at, None),
-            (None, Some(at)) => announce.window_missed(at),
-            (None, None) => {}
-        }
-    }
-
-    fn stage(&self) -> Stage {
-        if self.ended == self.processes {
-            Stage::Drain
-        } else if self.cpu_before.is_none() {
-            Stage::Opening
-        } else {
-            Stage::Window
-        }
-    }
-}
-
 /// Adds what this process used to what the others did. It is no event loop: `threads` leaves it
 /// out, as it leaves the coordinator of the other engines out.
 fn add_own(summary: &mut Summary, heard: &Heard) {
@@ -350,46 +156,6 @@ fn add_own(summary: &mut Summary, heard: &Heard) {
     }
     generator.memory_bytes += heard.memory_bytes;
     generator.cpu_us_per_request += heard.cpu.as_secs_f64() * 1e6 / summary.requests.completed.max(1) as f64;
-}
-
-/// Where the processes stand together.
-fn progress(generators: &[ForkedGenerator], stage: Stage, elapsed: Duration) -> Progress {
-    let sum = |place: usize| generators.iter().map(|generator| generator.progress[place]).sum();
-    Progress { stage, elapsed, left: Duration::ZERO, connections: sum(0), completed: sum(1), failed: sum(2) }
-}
-
-impl ForkedGenerator {
-    /// Takes what the process has said, and returns its new lines.
-    fn hear(&mut self) -> Vec<String> {
-        let mut buffer = [0; 64 * 1024];
-        match self.pipe.as_mut().map(|pipe| pipe.read(&mut buffer)) {
-            Some(Ok(count @ 1..)) => self.said.extend_from_slice(&buffer[..count]),
-            _ => self.has_ended = true,
-        }
-        let whole = self.said.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let lines: Vec<u8> = self.said.drain(..whole).collect();
-        String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect()
-    }
-
-    /// Takes one line; whether the process's window has opened or closed with it, or never opens,
-    /// and when.
-    fn take(&mut self, line: String) -> Option<(&'static str, SystemTime)> {
-        let mut words = line.split(' ');
-        let event = words.next().unwrap_or_default();
-        if let Some(end) = [OPENED, CLOSED, MISSED].into_iter().find(|end| *end == event) {
-            let at_s = words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
-            return Some((end, SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at_s)));
-        }
-        if event == PROGRESS {
-            let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
-            self.progress = [number(), number(), number()];
-        } else {
-            self.result = Some(line);
-            // It waits for the others now.
-            self.has_ended = true;
-        }
-        None
-    }
 }
 
 /// Collects the processes, which have closed their pipes and are about to end, so that their CPU
