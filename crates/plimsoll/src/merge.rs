@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         error => anyhow!(error),
     })?;
-    warnings::judge_merged(&mut whole);
+    warnings::together::judge_merged(&mut whole);
     if let Some(why) = arguments.limit.iter().find_map(|limit| limit.missing_in(kind(&whole))) {
         return usage(format!("--limit: {why}"));
     }

@@ -12,7 +12,7 @@ use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
 use crate::warnings::codes::{
-    BUSY, CLOSED, FEW_SAMPLES, FROM_FIGURES, LATE, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
+    BUSY, CLOSED, FEW_SAMPLES, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
 };
 use crate::warnings::lateness::{
     LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness,
@@ -22,6 +22,7 @@ use crate::warnings::text::{percent, time, warning};
 mod codes;
 mod lateness;
 mod text;
+pub mod together;
 
 /// An event loop that used this much of a core had no time left to ask for more: what it could not
 /// ask for, the server was not asked for.
@@ -108,60 +109,6 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     ];
     summary.warnings = warnings.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
     summary
-}
-
-/// Judges processes that carried one load, each of which was judged alone. They may have used every
-/// CPU together. What follows from figures is judged by those of them all: one process has too few
-/// requests to tell an accident from lateness, and one whose connection was given up early had no
-/// time in which it could miss it.
-pub fn judge_together(summary: &mut Summary, config: &Config) {
-    summary.warnings.retain(|warning| !FROM_FIGURES.contains(&warning.code.as_str()));
-    let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
-    let all_cores = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told);
-    let mut short = None;
-    if let (Pace::Open { rate, .. }, StopCondition::Time(length)) = (config.pace, config.stop_condition) {
-        // Nothing was due in a process without a window. The windows of the others are as long as
-        // was asked for, or as the run until it was ended.
-        let seconds = summary.elapsed_s.min(length.as_secs_f64());
-        summary.intended_rate = Some(rate.mean_of_first(seconds / length.as_secs_f64()));
-        summary.warnings.retain(|warning| warning.code != NOT_OFFERED);
-        short = shortfall(summary, seconds);
-    }
-    let late = lateness(summary);
-    summary.doubted = doubted_figures(summary);
-    summary.valid = !is_told && all_cores.is_none() && !late.as_ref().is_some_and(|(_, invalid)| *invalid);
-    let anew = [
-        all_cores,
-        late.map(|(warning, _)| warning),
-        allowed_lag(summary),
-        late_stamps(summary),
-        crowding(summary),
-        short,
-        unavailability(summary),
-        closing(summary),
-        silence(summary),
-        redirects(summary),
-        few_samples(summary),
-    ];
-    summary.warnings.extend(anew.into_iter().flatten());
-}
-
-/// Judges the merged record of generators, each of which was judged alone: the whole may have
-/// enough samples where no part has, and the availability of the whole replaces that of its parts.
-/// A generator that was late makes the whole invalid, and so do several which were late together.
-pub fn judge_merged(summary: &mut Summary) {
-    if let Some((warning, invalid)) = lateness(summary) {
-        summary.valid &= !invalid;
-        if summary.warnings.iter().all(|known| known.code != LATE) {
-            summary.warnings.push(warning);
-        }
-    }
-    let own: Vec<String> = doubted_figures(summary).into_iter().filter(|own| !summary.doubted.contains(own)).collect();
-    summary.doubted.extend(own);
-    let lost = unavailability(summary);
-    summary.warnings.retain(|warning| warning.code != FEW_SAMPLES && (lost.is_none() || warning.code != UNAVAILABLE));
-    let anew = [lost, few_samples(summary)];
-    summary.warnings.extend(anew.into_iter().flatten());
 }
 
 /// CPUs that the generator's threads may be on.

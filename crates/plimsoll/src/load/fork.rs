@@ -66,7 +66,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let mut summary = merge(&records, Windows::OfOneRun)?;
     add_own(&mut summary, &heard);
     summary.warnings = once_each(&summary.warnings, records.len());
-    warnings::judge_together(&mut summary, config);
+    warnings::together::judge_together(&mut summary, config);
     Ok(Forked { summary, interrupted: heard.interrupted })
 }
 

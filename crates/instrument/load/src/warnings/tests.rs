@@ -4,6 +4,7 @@ use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::tally::Tally;
 use plimsoll_sys::signal::Signal;
 
+use super::together::{judge_merged, judge_together};
 use super::*;
 use crate::config::Phase;
 use crate::config::tests::config;
