@@ -77,6 +77,7 @@ pub(super) fn listen(
             announce.progress(&progress(generators, stage, elapsed));
         }
     }
+    window.finish(announce);
     // Of a kernel that does not tell, the processes count what they share as well.
     Ok(Heard { interrupted, cpu: window.cpu, memory_bytes: proportional_bytes().unwrap_or_default() })
 }
@@ -121,9 +122,20 @@ impl CommonWindow {
 
     fn end_one(&mut self, announce: &mut dyn Observer) {
         self.ended += 1;
-        if self.ended < self.processes {
-            return;
+        if self.ended == self.processes {
+            self.tell_end(announce);
         }
+    }
+
+    /// No process says anything more: one that was ended while it waited for the start has said
+    /// nothing of a window.
+    fn finish(&mut self, announce: &mut dyn Observer) {
+        if self.ended < self.processes {
+            self.tell_end(announce);
+        }
+    }
+
+    fn tell_end(&mut self, announce: &mut dyn Observer) {
         self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before));
         match (self.closed_at, self.missed_at) {
             (Some(at), _) => announce.window_closed(at, None),
@@ -147,4 +159,68 @@ impl CommonWindow {
 fn progress(generators: &[ForkedGenerator], stage: Stage, elapsed: Duration) -> Progress {
     let sum = |place: usize| generators.iter().map(|generator| generator.progress[place]).sum();
     Progress { stage, elapsed, left: Duration::ZERO, connections: sum(0), completed: sum(1), failed: sum(2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps what it is told of windows, with the seconds since 1970.
+    #[derive(Default)]
+    struct Told(Vec<(&'static str, u64)>);
+
+    impl Told {
+        fn keep(&mut self, what: &'static str, at: SystemTime) {
+            self.0.push((what, at.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs()));
+        }
+    }
+
+    impl Observer for Told {
+        fn all_up(&mut self, _: u64, _: SystemTime) {}
+
+        fn window_opened(&mut self, at: SystemTime) {
+            self.keep("opened", at);
+        }
+
+        fn window_closed(&mut self, at: SystemTime, _: Option<Duration>) {
+            self.keep("closed", at);
+        }
+
+        fn window_missed(&mut self, at: SystemTime) {
+            self.keep("missed", at);
+        }
+
+        fn progress(&mut self, _: &Progress) {}
+    }
+
+    #[test]
+    fn a_window_is_that_of_the_processes_which_measured_and_is_told_once() {
+        // What the processes say, in turn, and what comes of it.
+        type Case = (&'static [(&'static str, u64)], &'static [&'static str]);
+        let cases: [Case; 5] = [
+            (
+                &[("missed", 1), ("opened", 2), ("opened", 3), ("closed", 5), ("closed", 4)],
+                &["opened 2", "closed 5"],
+            ),
+            (&[("opened", 2), ("closed", 4), ("missed", 9), ("missed", 8)], &["opened 2", "closed 4"]),
+            (&[("missed", 1), ("missed", 3), ("missed", 2)], &["missed 3"]),
+            // Two were ended while they waited for the start.
+            (&[("opened", 2), ("closed", 4)], &["opened 2", "closed 4"]),
+            (&[], &[]),
+        ];
+        for (said, told) in cases {
+            let (mut window, mut seen) = (CommonWindow::of(3), Told::default());
+            for (event, second) in said {
+                let at = SystemTime::UNIX_EPOCH + Duration::from_secs(*second);
+                match *event {
+                    "opened" => window.open(at, &mut seen),
+                    "closed" => window.close(at, &mut seen),
+                    _ => window.miss(at, &mut seen),
+                }
+            }
+            window.finish(&mut seen);
+            let seen: Vec<String> = seen.0.iter().map(|(what, second)| format!("{what} {second}")).collect();
+            assert_eq!(seen, told, "{said:?}");
+        }
+    }
 }

@@ -14,6 +14,9 @@ pub(super) const CLOSED: &str = "closed";
 const MISSED: &str = "missed";
 const PROGRESS: &str = "progress";
 
+/// Bytes taken at once: lines are short, but for the record in the end.
+const READ_BYTES: usize = 4096;
+
 /// Writes a child's events into the pipe to its parent.
 pub(super) struct PipeObserver {
     pub(super) pipe: File,
@@ -68,7 +71,7 @@ pub(super) struct ForkedGenerator {
 impl ForkedGenerator {
     /// Takes what the process has said, and returns its new lines.
     pub(super) fn hear(&mut self) -> Vec<String> {
-        let mut buffer = [0; 64 * 1024];
+        let mut buffer = [0; READ_BYTES];
         match self.pipe.as_mut().map(|pipe| pipe.read(&mut buffer)) {
             Some(Ok(count @ 1..)) => self.said.extend_from_slice(&buffer[..count]),
             _ => self.has_ended = true,
