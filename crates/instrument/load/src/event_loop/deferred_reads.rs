@@ -48,13 +48,18 @@ pub(super) fn send_together_at(first: u64, last: Option<u64>, max_lag: u64, boun
 #[derive(Debug, Default)]
 pub(super) struct WallClock {
     /// The run's origin, since 1970, by the wall clock as it is now.
-    origin: Duration,
+    origin: Option<Duration>,
+    /// Whether it was set since the wait before. What came meanwhile may have its time by either.
+    was_set: bool,
 }
 
 /// Readings at most until two agree.
 const READINGS: usize = 4;
 /// More than the wall clock is slewed by during a sleep, and than two readings are apart.
 const AGREES: Duration = Duration::from_micros(20);
+/// More than the wall clock is slewed by in a second (adjtimex(2): 500 us), and a loop seldom waits
+/// for longer.
+const SET: Duration = Duration::from_millis(1);
 
 /// The wall clock's time since 1970.
 pub(super) fn wall_time() -> Duration {
@@ -67,20 +72,24 @@ impl WallClock {
     /// were: a thread that loses its CPU between both readings would take answers for earlier than
     /// they are.
     pub(super) fn set(&mut self, mut read: impl FnMut() -> (u64, Duration)) {
+        let before = self.origin;
         for _ in 0..READINGS {
             let (run, wall) = read();
             let origin = wall.saturating_sub(Duration::from_nanos(run));
-            let moved = origin.abs_diff(self.origin);
-            self.origin = origin;
-            if moved <= AGREES {
-                return;
+            let known = self.origin.replace(origin);
+            if known.is_some_and(|known| origin.abs_diff(known) <= AGREES) {
+                break;
             }
         }
+        let moved = self.origin.zip(before).map(|(origin, before)| origin.abs_diff(before));
+        self.was_set = moved.is_some_and(|moved| moved > SET);
     }
 
-    /// The run's time of an instant since 1970.
-    pub(super) fn run(&self, at: Duration) -> u64 {
-        at.saturating_sub(self.origin).as_nanos() as u64
+    /// The run's time of an instant since 1970, at which something came since the wait before. It
+    /// is not known where the wall clock was set meanwhile.
+    pub(super) fn run(&self, at: Duration) -> Option<u64> {
+        let origin = self.origin.filter(|_| !self.was_set)?;
+        Some(at.saturating_sub(origin).as_nanos() as u64)
     }
 }
 
@@ -123,8 +132,8 @@ mod tests {
     fn an_instant_of_the_wall_clock_is_found_in_the_run() {
         let mut clock = WallClock::default();
         clock.set(|| (5_000_000_000, Duration::from_secs(1005)));
-        assert_eq!(clock.run(Duration::from_secs(1006)), 6_000_000_000);
-        assert_eq!(clock.run(Duration::from_secs(1)), 0, "an instant before the run");
+        assert_eq!(clock.run(Duration::from_secs(1006)), Some(6_000_000_000));
+        assert_eq!(clock.run(Duration::from_secs(1)), Some(0), "an instant before the run");
         assert!(wall_time() > Duration::from_secs(1_700_000_000));
     }
 
@@ -141,10 +150,11 @@ mod tests {
             });
             clock.run(Duration::from_secs(2))
         };
-        let origin = set(&[0, 0]);
-        assert_eq!(set(&[15]), origin - 15_000, "slewed");
-        assert_eq!(set(&[3_000, 15, 15]), origin - 15_000, "interrupted once");
-        assert_eq!(set(&[500_000, 500_000]), origin - 500_000_000, "set");
-        assert_eq!(taken, 8);
+        let origin = set(&[0, 0]).expect("it is known");
+        assert_eq!(set(&[15]), Some(origin - 15_000), "slewed");
+        assert_eq!(set(&[3_000, 15, 15]), Some(origin - 15_000), "interrupted once");
+        assert_eq!(set(&[500_000, 500_000]), None, "set: what came before has its time by the old clock");
+        assert_eq!(set(&[500_000]), Some(origin - 500_000_000), "what comes now has it by the new one");
+        assert_eq!(taken, 9);
     }
 }

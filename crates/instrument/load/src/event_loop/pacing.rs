@@ -176,8 +176,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool, at: Option<Duration>) {
         let now = self.now();
         let Some(sent) = self.slab.get(key).map(|connection| connection.sent) else { return };
-        let (came, reported) = match at {
-            Some(at) => (self.clock.run(at).clamp(sent.min(now), now), None),
+        let (came, reported) = match at.and_then(|at| self.clock.run(at)) {
+            Some(came) => (came.clamp(sent.min(now), now), None),
             None => (now, Some(self.unhandled.since)),
         };
         self.cross_boundaries(came);
