@@ -30,6 +30,9 @@ pub struct Config {
     pub spin: Duration,
     /// How long after the connections are up the window opens.
     pub warm_up: Duration,
+    /// When the connections of other processes that share the load are expected to be up. Where a
+    /// process's own are up before, its warm-up begins then.
+    pub others_up_at: Option<SystemTime>,
     /// How long an answer, or a connection, may take.
     pub timeout: Duration,
     /// How sockets are driven.
@@ -253,6 +256,7 @@ pub(crate) mod tests {
             max_lag: Duration::ZERO,
             spin: Duration::ZERO,
             warm_up: Duration::ZERO,
+            others_up_at: None,
             timeout: Duration::from_secs(30),
             engine: Engine::Epoll,
             workers: 1,

@@ -121,10 +121,10 @@ impl Control {
         self.unix_origin.fetch_add(by.as_nanos() as u64, Ordering::AcqRel);
     }
 
-    /// The instant of the run that is so many nanoseconds since 1970; its origin, where that is
-    /// earlier.
-    pub(crate) fn since_origin(&self, unix: u64) -> u64 {
-        unix.saturating_sub(self.unix_origin.load(Ordering::Acquire))
+    /// The run's instant of one of the wall clock; its origin, where that is earlier.
+    pub(crate) fn run_time(&self, at: SystemTime) -> u64 {
+        let unix = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(self.unix_origin.load(Ordering::Acquire))
     }
 
     pub(crate) fn instant(&self, at: u64) -> Instant {

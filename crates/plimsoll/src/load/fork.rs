@@ -31,6 +31,9 @@ use pipe::{ForkedGenerator, PipeObserver};
 /// A fork of this program takes less; a common start after all of them keeps the first from running
 /// alone.
 const FORK_TIME: Duration = Duration::from_micros(500);
+/// So does a process from the common start until its connection is up, where two CPUs are shared by
+/// all: their windows are to open together.
+const SETTLE_TIME: Duration = Duration::from_micros(500);
 
 /// What the processes yielded together.
 pub(super) struct Forked {
@@ -97,20 +100,17 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         }
         closed @ Pace::Closed { .. } => closed,
     };
-    let turn = |place| config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(place as f64 / rate));
     // A window of a set length, or behind a warm-up, opens when every connection is up, as with the
-    // other engines: those that begin before the last warm up until then.
-    let until_last = if config.stop_condition.is_count() && config.warm_up.is_zero() {
-        Duration::ZERO
-    } else {
-        turn(count - 1).saturating_sub(turn(place))
-    };
+    // other engines: those that are up before the last warm up until then.
+    let is_alone = config.stop_condition.is_count() && config.warm_up.is_zero();
+    let last = config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64((count - 1) as f64 / rate));
+    let others_up_at = (!is_alone).then(|| start + last + SETTLE_TIME * count as u32);
     Some(Config {
         connections: 1,
         workers: 1,
         stop_condition,
         pace,
-        warm_up: config.warm_up + until_last,
+        others_up_at,
         start_at: Some(start),
         // Each keeps its only event loop on the first of its CPUs.
         cpus: config.cpus.iter().copied().cycle().skip(number).take(config.cpus.len()).collect(),
@@ -228,7 +228,9 @@ mod tests {
             .map(|part| {
                 assert_eq!((part.start_at, part.opening.rate), (Some(start), Some(2.0)), "{arguments}");
                 // It has one connection, which it opens at its turn.
-                Duration::from_millis(500) * part.part.number as u32 + part.warm_up
+                let own = Duration::from_millis(500) * part.part.number as u32;
+                let others = part.others_up_at.map(|at| at.duration_since(start).expect("it is after the start"));
+                own.max(others.unwrap_or_default()) + part.warm_up
             })
             .collect()
     }
@@ -273,7 +275,8 @@ mod tests {
     #[test]
     fn windows_of_a_set_length_or_behind_a_warm_up_open_together_when_the_last_process_connects() {
         for end in ["-d 1s", "-n 8", "--each 2"] {
-            assert_eq!(openings(&format!("{end} --warm-up 250ms")), [Duration::from_millis(1750); 4], "{end}");
+            let opening = Duration::from_millis(1750) + SETTLE_TIME * 4;
+            assert_eq!(openings(&format!("{end} --warm-up 250ms")), [opening; 4], "{end}");
         }
         for counted in ["-n 8", "--each 2", "-n 8 -R 8"] {
             assert_eq!(openings(counted), [0, 500, 1000, 1500].map(Duration::from_millis), "{counted}");

@@ -231,13 +231,18 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         team.wake();
     }
 
-    /// When requests begin, now that every connection is up: at once, unless a start is awaited.
-    /// `None` until it has been given; one that has passed means now.
+    /// When the warm-up begins, now that every connection is up: at once, unless other processes
+    /// are yet to come up, or a start is awaited. `None` until that has been given; one that has
+    /// passed means now.
     fn start(&mut self, now: u64) -> Option<u64> {
-        let control = &self.shared.control;
+        let Shared { config, control, .. } = &**self.shared;
         // Without a connection there is nothing to begin, and a signal ends the run.
-        let begins_alone = control.peak() == 0 || self.interrupted.is_some();
-        let Some(awaited) = self.awaited.as_mut().filter(|_| !begins_alone) else { return Some(now) };
+        let has_none = control.peak() == 0 && !config.opening.reconnect;
+        let begins_alone = has_none || self.interrupted.is_some();
+        let Some(awaited) = self.awaited.as_mut().filter(|_| !begins_alone) else {
+            let others = config.others_up_at.filter(|_| !begins_alone);
+            return Some(others.map_or(now, |at| control.run_time(at).max(now)));
+        };
         if !awaited.told {
             awaited.told = true;
             self.observer.all_up(control.up(), SystemTime::now());
@@ -247,8 +252,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
         self.untaken.follow_clock(control);
         // Windows are to open together: when the connections began to open matters no more.
         self.start_lag = lag(Some(given), control.unix(now));
-        let since_1970 = given.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Some(control.since_origin(u64::try_from(since_1970).unwrap_or(u64::MAX)).max(now))
+        Some(control.run_time(given).max(now))
     }
 
     fn take_start(&mut self) -> Result<(), RunError> {

@@ -86,6 +86,7 @@ impl Common {
             workers: self.workers.map_or_else(|| default_workers(pace, process::available_cpus()), usize::from),
             cpus: self.pinned()?,
             start_at: self.start()?,
+            others_up_at: None,
             seed: self.seed.unwrap_or_else(seed::drawn),
             recovery: if self.restart_sequence {
                 Recovery::Restart { attempts: self.attempts }

@@ -73,6 +73,28 @@ fn a_start_that_is_given_is_by_the_wall_clock_as_it_is_then() {
 }
 
 #[test]
+fn a_warm_up_begins_once_other_processes_are_up_or_its_own_connections_where_that_is_later() {
+    let hour = Duration::from_secs(3600);
+    for (is_up, others_up_at, waits) in [
+        (true, SystemTime::now() + hour, true),
+        (true, SystemTime::now() - hour, false),
+        // It has nothing to measure.
+        (false, SystemTime::now() + hour, false),
+    ] {
+        let shared = Arc::new(shared(Config { others_up_at: Some(others_up_at), ..closed_loop() }, echo()));
+        let mut seen = Seen::default();
+        let mut coordinator = Coordinator::new(&shared, &mut seen, signals(), 1, 0).expect("an input");
+        if is_up {
+            shared.control.connection_up();
+        }
+        let now = shared.control.now();
+        let start = coordinator.start(now).expect("no line is awaited");
+        // Both clocks are read a moment later than the test read them.
+        assert_eq!((start == now, Duration::from_nanos(start - now) > hour / 2), (!waits, waits), "{others_up_at:?}");
+    }
+}
+
+#[test]
 fn cpu_time_of_a_window_to_which_the_coordinator_came_late_is_that_of_its_loops() {
     for (seen_ms, loops_ms, cpu_ms) in [(0, [30, 12], 42), (50, [30, 12], 50)] {
         let shared = Arc::new(shared(closed_loop(), echo()));
