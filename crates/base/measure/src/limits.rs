@@ -101,14 +101,16 @@ impl Limit {
         (!has(kind)).then(|| format!("this run has no {name}, which {remedy}"))
     }
 
-    /// Holds the limit against a record. A time of which there is no sample meets no limit: nothing
-    /// shows that it would. Only of the back-off no sample means that no request waited for it.
+    /// Holds the limit against a record. A time of which there is no sample, and a share of
+    /// nothing, meet no limit: nothing shows that they would. Only of the back-off no sample
+    /// means that no request waited for it.
     pub fn check(&self, summary: &Summary) -> Checked {
         let (value, shown) = match &self.figure {
             Figure::Time(times, part) => {
                 let is_backoff = self.text.starts_with(BACKOFF_WAIT);
                 (part(&times(summary)), times(summary).count > 0 || is_backoff)
             }
+            Figure::Single(Unit::Ratio, read) => (read(summary), self.has_whole(summary)),
             Figure::Single(_, read) => (read(summary), true),
             Figure::Answers(counts, status) => (counts(summary).get(status).map_or(0.0, |count| *count as f64), true),
         };
@@ -121,6 +123,16 @@ impl Limit {
             Operator::NotEqual => value != self.value,
         };
         Checked { limit: self.text.clone(), value, met: holds && shown }
+    }
+
+    /// Whether there is anything that a ratio is a share of: requests that have ended, or time of
+    /// connections.
+    fn has_whole(&self, summary: &Summary) -> bool {
+        if self.text.starts_with(AVAILABLE_RATIO) {
+            summary.elapsed_s > 0.0
+        } else {
+            summary.requests.scheduled > summary.requests.in_flight
+        }
     }
 }
 
@@ -138,6 +150,7 @@ pub struct Kind {
 }
 
 const BACKOFF_WAIT: &str = "backoff_wait";
+const AVAILABLE_RATIO: &str = "available_ratio";
 
 type Has = fn(Kind) -> bool;
 
@@ -246,7 +259,7 @@ const SINGLES: [(&str, Unit, ReadSingle); 25] = [
     ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
     ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
     ("failed_ratio", Unit::Ratio, |summary| summary.failed_ratio),
-    ("available_ratio", Unit::Ratio, |summary| summary.available_ratio),
+    (AVAILABLE_RATIO, Unit::Ratio, |summary| summary.available_ratio),
     ("requests.scheduled", Unit::Count, |summary| summary.requests.scheduled as f64),
     ("requests.completed", Unit::Count, |summary| summary.requests.completed as f64),
     ("requests.failed", Unit::Count, |summary| summary.requests.failed as f64),
@@ -278,6 +291,8 @@ mod tests {
         let mut summary = Summary { completed_rate: 10_000.0, failed_ratio: 0.001, ..Summary::default() };
         summary.response_time_us =
             TimesSummary { count: 10, p99: 250_000.0, p99_9: 300_000.0, ..summary.response_time_us };
+        (summary.elapsed_s, summary.available_ratio) = (1.0, 0.995);
+        (summary.requests.scheduled, summary.requests.completed) = (10, 10);
         summary.statuses.insert("404".to_owned(), 2);
         summary.status_codes.insert("4xx".to_owned(), 2);
         summary
@@ -294,6 +309,8 @@ mod tests {
             (" completed_rate >= 10k ", true),
             ("failed_ratio < 0.2%", true),
             ("failed_ratio < 0.0005", false),
+            ("available_ratio > 99%", true),
+            ("available_ratio > 99.9%", false),
             ("requests.failed <= 0", true),
             ("statuses.404 == 2", true),
             ("statuses.404 != 2", false),
@@ -318,6 +335,18 @@ mod tests {
         assert!(limit.check(&summary()).met);
         let waited = TimesSummary { count: 1, max: 50_000.0, ..TimesSummary::default() };
         assert!(!limit.check(&Summary { backoff_wait_us: Some(waited), ..summary() }).met);
+    }
+
+    #[test]
+    fn a_share_of_nothing_meets_no_limit() {
+        // All requests are still under way, or the run ended before its window.
+        let mut silent = Summary { failed_ratio: 0.0, ..summary() };
+        (silent.requests.completed, silent.requests.in_flight) = (0, 10);
+        let none = Summary { elapsed_s: 0.0, available_ratio: 1.0, ..summary() };
+        for (text, of) in [("failed_ratio < 1%", &silent), ("available_ratio > 99%", &none)] {
+            let limit: Limit = text.parse().expect("a limit");
+            assert!(!limit.check(of).met, "{text}");
+        }
     }
 
     #[test]
