@@ -325,14 +325,9 @@ mod tests {
             waits.end(end);
         }
         let all = 20 / 4 + 60 * 2 / 4 + 20 / 4;
-        for (from, to, want) in [
-            (0, 1000, 2 * all),
-            (200, 400, 0),
-            (150, 450, all),
-            (110, 120, 3),
-            (0, 100, 0),
-            (600, 900, 0),
-        ] {
+        for (from, to, want) in
+            [(0, 1000, 2 * all), (200, 400, 0), (150, 450, all), (110, 120, 3), (0, 100, 0), (600, 900, 0)]
+        {
             assert_eq!(waits.within(from, to), want, "{from} to {to}");
         }
         for begin in [1000; 4] {

@@ -2,9 +2,7 @@
 
 use plimsoll_measure::summary::Summary;
 
-use super::{
-    closing, crowding, few_samples, redirects, saturation, shortfall, silence, unavailability, usable_cpus,
-};
+use super::{closing, crowding, few_samples, redirects, saturation, shortfall, silence, unavailability, usable_cpus};
 use crate::config::{Config, Pace, StopCondition};
 use crate::warnings::codes::{FEW_SAMPLES, FROM_FIGURES, LATE, NOT_OFFERED, SATURATED, UNAVAILABLE};
 use crate::warnings::lateness::{allowed_lag, doubted_figures, late_stamps, lateness};

@@ -198,10 +198,7 @@ mod tests {
         // What the processes say, in turn, and what comes of it.
         type Case = (&'static [(&'static str, u64)], &'static [&'static str]);
         let cases: [Case; 5] = [
-            (
-                &[("missed", 1), ("opened", 2), ("opened", 3), ("closed", 5), ("closed", 4)],
-                &["opened 2", "closed 5"],
-            ),
+            (&[("missed", 1), ("opened", 2), ("opened", 3), ("closed", 5), ("closed", 4)], &["opened 2", "closed 5"]),
             (&[("opened", 2), ("closed", 4), ("missed", 9), ("missed", 8)], &["opened 2", "closed 4"]),
             (&[("missed", 1), ("missed", 3), ("missed", 2)], &["missed 3"]),
             // Two were ended while they waited for the start.
