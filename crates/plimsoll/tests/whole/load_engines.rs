@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, answer, command, echo, freeze, load_while, outcome, serve};
+use crate::support::peer::{Run, answer, command, delayed, echo, freeze, load_while, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
 
 /// What a server does, what it is asked for, and what the generator has to find.
@@ -209,6 +209,23 @@ fn every_engine_does_what_is_asked() {
             assert_eq!(run.summary()["generator"]["engine"], engine);
             assert_eq!(run.count("pool_wait_us.count") > 0, arguments.contains("-R"), "{engine} {arguments}");
         }
+    }
+}
+
+#[test]
+fn answers_that_came_while_the_generator_was_stopped_are_no_time_outs() {
+    // More connections than events that a loop handles at once.
+    for (engine, connections) in [("epoll -t 1", 300), ("uring -t 1", 300), ("threads", 30)] {
+        // Each has a request under way, which is answered while the generator is stopped for longer
+        // than its time-out.
+        let target = delayed(|_| Duration::from_millis(100));
+        let arguments = format!("--engine {engine} -c {connections} -d 6s --timeout 2s");
+        let run = load_while(target, &arguments, |child| {
+            freeze(child.id(), Duration::from_secs(3));
+        });
+        let time_outs = ["requests.timed_out", "errors.timeout"].map(|name| run.count(name));
+        assert_eq!(time_outs, [0, 0], "{engine}: {}", run.summary());
+        assert!(run.figure("response_time_us.max") >= 2_900_000.0, "{engine}: {}", run.summary());
     }
 }
 

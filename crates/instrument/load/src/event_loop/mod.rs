@@ -153,6 +153,11 @@ struct EventLoop<P: Protocol, S: Sockets> {
     unsubmitted: Vec<(Key, Option<u64>)>,
     /// Since when the events under way may have been there.
     unhandled: Unhandled,
+    /// When the last wait was entered.
+    entered: u64,
+    /// For how many turns time-outs are held back at most, while events that were there before them
+    /// are handled; `None` where none is.
+    held_turns: Option<usize>,
     /// Where the kernel's times of arrivals lie in the run's.
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
@@ -211,6 +216,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             unread: Vec::new(),
             unsubmitted: Vec::new(),
             unhandled: Unhandled::default(),
+            entered: 0,
+            held_turns: None,
             clock: WallClock::default(),
             deferred_reads: DeferredReads::default(),
             opened: 0,
@@ -250,6 +257,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 let may_sleep = !full && dispatch.is_some();
                 (timeout, timeout.filter(|time| may_sleep && self.may_sleep(*time)), full, now)
             };
+            self.entered = entered;
             match sleep {
                 Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
@@ -299,9 +307,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         for (key, ended) in std::mem::take(&mut self.unread) {
             self.receive(key, ended);
         }
+        let full = events == EVENT_BATCH;
+        // A ring's wait brings a part of what is there (io_uring/io_uring.h,
+        // IO_LOCAL_TW_DEFAULT_MAX), and some of it is no event.
+        let has_more = if S::DEFERS { events > 0 } else { full };
+        self.pass_turn(has_more);
         let now = self.shared.control.instant(self.now());
         while let Some(key) = self.wheel.next_due(now) {
-            self.fire(Key::from_raw(key));
+            self.fire(Key::from_raw(key), has_more);
         }
         // After the events: some of them happened before the window closed.
         self.close_window_by(self.now());
@@ -318,7 +331,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let gauge = &self.shared.control.gauges[self.number];
         gauge.show(completed, failed);
         gauge.free.store(self.pool.len() as u64, Ordering::Relaxed);
-        events == EVENT_BATCH
+        full
     }
 
     /// Tells the others of requests of the run's count that have ended, once it is known how much

@@ -156,10 +156,10 @@ impl<'a, P: Protocol> Client<'a, P> {
                 }
             }
             let mut places = [Place::new(socket.as_raw_fd(), if sending { Interest::BOTH } else { Interest::READ })];
-            let now = self.now();
+            let entered = self.now();
             let held = self.shared.protocol.holds_input(&self.session);
             let longest = if held { Duration::ZERO } else { STOP_POLL_INTERVAL };
-            let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(now)).min(longest)));
+            let _ = poll::wait(&mut places, Some(Duration::from_nanos(deadline.saturating_sub(entered)).min(longest)));
             let now = self.now();
             self.cross_boundaries(now);
             if places[0].readable() || held {
@@ -180,7 +180,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             if self.is_over() {
                 return End::Stopped;
             }
-            if now >= deadline {
+            // A wait that was interrupted brought nothing that came before the deadline.
+            if entered >= deadline {
                 return End::Lost(Cause::Timeout);
             }
         }

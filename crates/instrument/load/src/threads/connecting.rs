@@ -73,7 +73,8 @@ impl<P: Protocol> Client<'_, P> {
     /// Waits until a connect has come to its end, for no longer than the run lasts.
     fn await_connect(&mut self, socket: OwnedFd, deadline: u64) -> io::Result<OwnedFd> {
         loop {
-            let left = Duration::from_nanos(deadline.saturating_sub(self.now()));
+            let entered = self.now();
+            let left = Duration::from_nanos(deadline.saturating_sub(entered));
             let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
             if poll::wait(&mut places, Some(left.min(STOP_POLL_INTERVAL)))? > 0 {
                 net::take_error(&socket)?;
@@ -84,7 +85,8 @@ impl<P: Protocol> Client<'_, P> {
             if self.is_over() || self.opens_no_more() {
                 return Err(io::Error::from_raw_os_error(ECANCELED));
             }
-            if now >= deadline {
+            // A wait that was interrupted brought nothing that came before the deadline.
+            if entered >= deadline {
                 return Err(io::Error::from_raw_os_error(ETIMEDOUT));
             }
         }
