@@ -213,18 +213,24 @@ impl Ledger {
         }
     }
 
-    /// A request went out, which could have gone out at `possible`.
+    /// A request went out, or will not, which could have gone out at `possible`.
     pub(crate) fn sent(&mut self, possible: u64, now: u64) {
         if self.has_schedule {
             self.tally.schedule_lag.record_ns(now.saturating_sub(possible));
         }
     }
 
-    /// An open loop's request timed out before a connection was free for it. `backoff` of its wait
-    /// is due to connections that waited to be opened again.
-    pub(crate) fn expired(&mut self, due: u64, now: u64, backoff: u64) {
+    /// An open loop's request timed out before it was sent. A connection is free for it since
+    /// `free`: if that was in time, the generator was late. `backoff` of the wait until then is due
+    /// to connections that waited to be opened again.
+    pub(crate) fn expired(&mut self, due: u64, free: u64, now: u64, backoff: u64) {
         self.note_end(now);
-        self.overdue(due, now, backoff);
+        let wait = free.saturating_sub(due).min(self.timeout);
+        self.waited(wait, backoff.min(wait));
+        if wait < self.timeout {
+            self.sent(due.max(free), now);
+        }
+        self.count_unsent(now.saturating_sub(due));
         self.shown.1 += 1;
     }
 
@@ -235,10 +241,17 @@ impl Ledger {
         }
     }
 
-    /// An open loop's request was due and not sent when the window closed; `backoff` as above.
+    /// An open loop's request was due when the window closed, and no connection was free for it;
+    /// `backoff` as above.
     pub(crate) fn overdue(&mut self, due: u64, end: u64, backoff: u64) {
         let age = end.saturating_sub(due).min(self.timeout);
         self.waited(age, backoff.min(age));
+        self.count_unsent(age);
+    }
+
+    /// Counts a request that was due `age` ago and not sent.
+    fn count_unsent(&mut self, age: u64) {
+        let age = age.min(self.timeout);
         self.tally.unanswered.record_ns(age);
         self.tally.requests.scheduled += 1;
         // It has timed out from the time-out on.

@@ -66,16 +66,16 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 return;
             }
             self.reserved = None;
+            let Some(connection) = self.slab.get(key) else { continue };
+            let free = if self.another_is_free() { connection.intended.min(due.at) } else { connection.intended };
+            let backoff = self.shared.schedule.backoff_within(due.at, free);
             let timeout = self.timeout_ns();
             if due.at.saturating_add(timeout) <= now {
-                self.ledger.expired(due.at, now, self.shared.schedule.backoff_within(due.at, now));
+                self.ledger.expired(due.at, free, now, backoff);
                 self.miss(key);
                 continue;
             }
             self.pool.pop_front();
-            let Some(connection) = self.slab.get(key) else { continue };
-            let free = if self.another_is_free() { connection.intended.min(due.at) } else { connection.intended };
-            let backoff = self.shared.schedule.backoff_within(due.at, free);
             self.ledger.waited(free.saturating_sub(due.at), backoff);
             self.begin(key, due.at, free, now);
         }

@@ -92,7 +92,7 @@ fn requests_of_a_count_are_told_as_they_end_in_the_window() {
     ledger.begun(130);
     ledger.connection_lost(0, Some(request(130, 130)), Cause::Closed, 150);
     assert_eq!(ledger.take_ended(), Some((2, 150)));
-    ledger.expired(140, 240, 0);
+    ledger.expired(140, 240, 240, 0);
     assert_eq!((ledger.take_ended(), ledger.take_ended()), (Some((1, 240)), None));
     for other in [StopCondition::Each(9), StopCondition::Time(Duration::from_secs(1))] {
         let mut ledger = self::ledger(&count(other));
@@ -152,7 +152,7 @@ fn the_waits_between_intended_start_and_send_are_never_mixed() {
 fn an_open_loops_unsent_requests_time_out_by_their_age() {
     let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..open() });
     ledger.open(0, 0);
-    ledger.expired(0, 2 * SECOND, SECOND);
+    ledger.expired(0, 2 * SECOND, 2 * SECOND, SECOND);
     ledger.overdue(SECOND, 2 * SECOND, SECOND / 4);
     ledger.overdue(SECOND + 1, 2 * SECOND, 0);
     ledger.close(2 * SECOND, std::iter::empty());
@@ -192,7 +192,7 @@ fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     }
     ledger.begun(30);
     ledger.connection_lost(1, Some(Request { place: 1, ..request(30, 30) }), Cause::Read, 40);
-    ledger.expired(10, 45, 0);
+    ledger.expired(10, 45, 45, 0);
     ledger.missed(2);
     ledger.close(50, std::iter::empty());
     let sequences = ledger.finish().sequences;
@@ -269,7 +269,7 @@ fn progress_is_of_the_whole_run() {
     ledger.answered(request(130, 130), Answer { payload: 0, status: 500 }, 140, None);
     ledger.begun(150);
     ledger.connection_lost(0, Some(request(150, 150)), Cause::Read, 160);
-    ledger.expired(0, 170, 0);
+    ledger.expired(0, 170, 170, 0);
     assert_eq!(ledger.shown(), (2, 3));
 }
 
@@ -367,7 +367,7 @@ proptest! {
                     ledger.begun(now);
                     under_way.push(request(now, now));
                 }
-                (4, _) if ledger.phase() != Phase::Drain => ledger.expired(now, now, 0),
+                (4, _) if ledger.phase() != Phase::Drain => ledger.expired(now, now, now, 0),
                 (_, true) => {}
                 (5, _) => ledger.answered(under_way.remove(0), ANSWER, now, None),
                 (6, _) => ledger.answered(under_way.remove(0), Answer { payload: 0, status: 500 }, now, None),

@@ -1,6 +1,8 @@
 //! An open loop's requests that no connection takes, because none is free: they time out where they
 //! wait, in the [schedule](crate::schedule). Pure: the instants are arguments.
 
+use std::sync::atomic::Ordering;
+
 use crate::config::{Config, StopCondition};
 use crate::control::Control;
 use crate::ledger::{Books, Ledger};
@@ -32,10 +34,14 @@ impl Untaken {
         if !self.counts || self.ledger.phase() == Phase::Drain {
             return;
         }
+        // A loop that has shown a free connection since before the request was due did not get to
+        // it in time.
+        let is_free = control.gauges.iter().any(|gauge| gauge.free.load(Ordering::Relaxed) > 0);
         while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
             let at = due.at.saturating_add(self.timeout);
             self.advance(at, control);
-            self.ledger.expired(due.at, at, schedule.backoff_within(due.at, at));
+            let free = if is_free { due.at } else { at };
+            self.ledger.expired(due.at, free, at, schedule.backoff_within(due.at, free));
         }
         self.advance(end, control);
     }
@@ -122,6 +128,27 @@ mod tests {
             assert_eq!((warm_up.timed_out, window.timed_out, window.unsent), (50, 300, 50), "{steps:?}");
             assert!(warm_up.balance() && window.balance());
             assert_eq!(books.window.errors.timeout, 300);
+        }
+    }
+
+    #[test]
+    fn what_times_out_while_a_loop_has_a_connection_free_waited_for_the_generator() {
+        for (free, [pool_ms, lag_ms]) in [(0, [500.0, 0.0]), (1, [0.0, 500.0])] {
+            let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+            let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
+            let control = Control::new(10, None, 0, 1).expect("an event");
+            let schedule = Schedule::new(&config);
+            schedule.begin(0);
+            control.opens.set(0);
+            control.closes.set(4 * SECOND);
+            control.gauges[0].free.store(free, Ordering::Relaxed);
+            let mut untaken = Untaken::new(&config, &control);
+            untaken.pass(3 * SECOND, &control, &schedule);
+            untaken.ledger.close(3 * SECOND, std::iter::empty());
+            let window = untaken.ledger.finish().window;
+            assert_eq!(window.requests.timed_out, 250);
+            let most = [&window.pool_wait, &window.schedule_lag].map(|times| times.summary().max / 1000.0);
+            assert_eq!(most, [pool_ms, lag_ms], "{free} free");
         }
     }
 

@@ -130,13 +130,13 @@ impl<P: Protocol> Client<'_, P> {
             }
             // The connection may have been away, and another has taken the request.
             let Some(due) = self.reserved.take() else { continue };
+            let backoff = self.shared.schedule.backoff_within(due.at, self.free);
             if due.at.saturating_add(timeout) <= now {
-                self.ledger.expired(due.at, now, self.shared.schedule.backoff_within(due.at, now));
+                self.ledger.expired(due.at, self.free, now, backoff);
                 self.miss();
                 self.show();
                 continue;
             }
-            let backoff = self.shared.schedule.backoff_within(due.at, self.free);
             self.ledger.waited(self.free.saturating_sub(due.at), backoff);
             if !self.carry(due.at, due.at.max(self.free), now) {
                 return;
