@@ -35,13 +35,14 @@ pub struct Epoll {
     /// The kernel, or a program in between such as Valgrind, has no epoll_pwait2: waits are rounded
     /// up to milliseconds.
     coarse: bool,
+    interrupted: bool,
 }
 
 impl Epoll {
     /// An instance that reports at most `batch` descriptors a wait.
     pub fn new(batch: usize) -> io::Result<Epoll> {
         let instance = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let mut set = Epoll { instance, events: Vec::with_capacity(batch), coarse: false };
+        let mut set = Epoll { instance, events: Vec::with_capacity(batch), coarse: false, interrupted: false };
         set.coarse = matches!(set.wait_finely(Some(Duration::ZERO)), Err(rustix::io::Errno::NOSYS));
         Ok(set)
     }
@@ -74,7 +75,9 @@ impl Epoll {
     /// edge-triggered and one-shot descriptors only.
     pub fn wait_urgent(&mut self, timeout: Option<Duration>) -> io::Result<impl Iterator<Item = (Ready, bool)> + '_> {
         self.events.clear();
-        match if self.coarse { self.wait_coarsely(timeout) } else { self.wait_finely(timeout) } {
+        let outcome = if self.coarse { self.wait_coarsely(timeout) } else { self.wait_finely(timeout) };
+        self.interrupted = outcome == Err(rustix::io::Errno::INTR);
+        match outcome {
             Ok(()) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -90,6 +93,12 @@ impl Epoll {
             };
             (ready, flags.contains(epoll::EventFlags::PRI))
         }))
+    }
+
+    /// Whether a signal ended the last wait, or a stop (SIGSTOP, signal(7)): what had come by its
+    /// end is reported by the next.
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     fn wait_finely(&mut self, timeout: Option<Duration>) -> rustix::io::Result<()> {

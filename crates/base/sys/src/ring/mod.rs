@@ -83,6 +83,7 @@ pub struct Ring {
     /// The empty places.
     free_ids: Vec<u32>,
     arrived: VecDeque<cqueue::Entry>,
+    interrupted: bool,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
     /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c,
@@ -118,6 +119,7 @@ impl Ring {
             in_flight: Vec::new(),
             free_ids: Vec::new(),
             arrived: VecDeque::new(),
+            interrupted: false,
             outstanding: 0,
             ending: HashMap::new(),
             pending_close: Vec::new(),
@@ -193,9 +195,16 @@ impl Ring {
                 self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timeout))
             }
         };
+        self.interrupted = outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINTR));
         tolerate(outcome)?;
         self.arrived.extend(self.uring.completion());
         Ok(())
+    }
+
+    /// Whether a signal ended the last wait, or a stop (SIGSTOP): what had come by its end may be
+    /// reported by the next.
+    pub fn was_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// The next thing that has happened, of those that the last [`Ring::wait`] brought.

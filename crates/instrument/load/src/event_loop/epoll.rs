@@ -119,6 +119,10 @@ impl Sockets for Epoll {
         Ok(())
     }
 
+    fn was_interrupted(&self) -> bool {
+        self.instance.was_interrupted()
+    }
+
     fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         poll::wait(&mut [Place::new(wake.as_raw_fd(), Interest::READ)], Some(time))?;
         self.wait(Some(Duration::ZERO))

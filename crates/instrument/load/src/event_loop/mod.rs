@@ -264,6 +264,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             let returned = self.now();
             match sleep {
+                _ if self.sockets.was_interrupted() => self.unhandled.interrupted(entered),
                 _ if full => self.unhandled.waited_with_more(returned),
                 Some(_) => self.unhandled.slept(entered, returned),
                 // What a ring does with the sends that it is given takes longer than many a sleep.

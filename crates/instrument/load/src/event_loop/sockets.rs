@@ -82,6 +82,9 @@ pub(crate) trait Sockets: Sized {
     /// Waits until there is something to report, or the time is over.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
+    /// Whether the last wait was interrupted, so that it need not have brought what had come.
+    fn was_interrupted(&self) -> bool;
+
     /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then
     /// reported.
     fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;

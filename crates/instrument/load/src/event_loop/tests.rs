@@ -84,6 +84,10 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
         Ok(())
     }
 
+    fn was_interrupted(&self) -> bool {
+        false
+    }
+
     fn sleep(&mut self, _wake: BorrowedFd<'_>, _time: Duration) -> io::Result<()> {
         Ok(())
     }

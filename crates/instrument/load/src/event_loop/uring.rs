@@ -290,6 +290,10 @@ impl Sockets for Uring {
         }
     }
 
+    fn was_interrupted(&self) -> bool {
+        self.ring.was_interrupted()
+    }
+
     fn sleep(&mut self, _wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         self.wait(Some(time))
     }
