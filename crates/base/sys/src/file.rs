@@ -9,6 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// A rename or mount anywhere on the machine may keep the kernel from knowing that a `..` in a
+/// symbolic link stays beneath the root: EAGAIN, and to be tried again (openat2(2)). An attempt
+/// takes microseconds, so that a few come to an end between two renames.
+const ATTEMPTS: usize = 100;
 
 /// A folder whose files can be opened by the paths beneath it.
 #[derive(Debug)]
@@ -55,6 +61,13 @@ fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
     Ok(descriptor.into())
 }
 
+/// Whether an error of [`Root::resolve`] says that the path names nothing that can be read: it may
+/// lead out of the root, or to a socket or a device that is not there.
+pub fn is_absent(error: &io::Error) -> bool {
+    let absent = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EXDEV, libc::EINVAL, libc::ENXIO, libc::ENODEV];
+    error.raw_os_error().is_some_and(|number| absent.contains(&number))
+}
+
 /// What to do about an error of [`append`] or [`create`], or of writing to what they return.
 pub fn write_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
@@ -78,9 +91,11 @@ impl Root {
     pub fn resolve(&self, path: &[u8]) -> io::Result<Found> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let descriptor = match rustix::io::retry_on_intr(|| fs::openat2(&self.0, path, flags, Mode::empty(), beneath)) {
-            Err(rustix::io::Errno::NOSYS) => self.walk(path, flags)?,
-            outcome => outcome?,
+        let open = || rustix::io::retry_on_intr(|| fs::openat2(&self.0, path, flags, Mode::empty(), beneath));
+        let mut attempts = std::iter::repeat_with(open).take(ATTEMPTS);
+        let descriptor = match attempts.find(|opened| !matches!(opened, Err(Errno::AGAIN))) {
+            Some(Err(Errno::NOSYS)) => self.walk(path, flags)?,
+            opened => opened.unwrap_or(Err(Errno::AGAIN))?,
         };
         let status = fs::fstat(&descriptor)?;
         Ok(match FileType::from_raw_mode(status.st_mode) {
@@ -101,7 +116,7 @@ impl Root {
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").peekable();
         while let Some(name) = names.next() {
             if name == b".." {
-                return Err(rustix::io::Errno::XDEV);
+                return Err(Errno::XDEV);
             }
             let last = names.peek().is_none();
             let flags = if last { flags } else { OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC };
@@ -112,7 +127,7 @@ impl Root {
             }
             folder = Some(next);
         }
-        Err(rustix::io::Errno::NOENT)
+        Err(Errno::NOENT)
     }
 }
 
@@ -154,6 +169,7 @@ impl File {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
     fn no_path_leads_out_of_the_root() {
@@ -181,6 +197,29 @@ mod tests {
             assert_eq!(bytes, b"-penop");
         }
         assert!(matches!(root.resolve(b"inner"), Ok(Found::Folder)));
+        std::fs::remove_dir_all(folder).expect("it is ours");
+    }
+
+    #[test]
+    fn renames_elsewhere_hide_no_file_behind_a_link_that_leads_up() {
+        let folder = std::env::temp_dir().join(format!("plimsoll-renames-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("root/inner")).expect("a folder");
+        std::fs::write(folder.join("root/file"), "here").expect("a file");
+        symlink("../file", folder.join("root/inner/link")).expect("a link");
+        let root = Root::open(&folder.join("root")).expect("it was just made");
+        let (names, is_over) = (["one", "two"].map(|name| folder.join(name)), AtomicBool::new(false));
+        std::fs::write(&names[0], "elsewhere").expect("a file");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::fs::rename(&names[0], &names[1]).expect("it is there");
+                    std::fs::rename(&names[1], &names[0]).expect("it is there");
+                }
+            });
+            let hidden = (0..20_000).find_map(|_| root.resolve(b"inner/link").err());
+            is_over.store(true, Ordering::Relaxed);
+            assert!(hidden.is_none(), "{hidden:?}");
+        });
         std::fs::remove_dir_all(folder).expect("it is ours");
     }
 }

@@ -157,7 +157,7 @@ fn an_injected_error_spoils_one_file_at_most(model: &str) {
     let thread_each = matches!(model, "threads" | "fork");
     for (call, errors) in [
         ("sendfile", &["EIO", "EAGAIN", "EINTR", "ENOMEM", "ECONNRESET"][..]),
-        ("openat2", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR", "EIO"]),
+        ("openat2", &["EMFILE", "ENFILE", "ENOMEM", "EACCES", "EINTR", "EAGAIN", "EIO"]),
         (STAT, &["ENOMEM", "EIO"]),
     ] {
         for error in errors {
@@ -185,14 +185,17 @@ fn an_injected_error_spoils_one_file_at_most(model: &str) {
             let whole = outcomes.iter().filter(|outcome| **outcome == Fetched::Whole).count();
             // Where each connection has a thread or a process, each may have its own failure.
             assert!(whole >= 5 || number == 1 || model == "fork", "{call} {error}: {outcomes:?}");
-            // An interrupted call is made again. A failed sendfile(2) may cut the answer short.
-            let refused = outcomes.contains(&Fetched::Refused);
-            assert!(refused || call == "sendfile" || *error == "EINTR", "{call} {error}: nothing was injected");
+            // An interrupted call is made again, as is one that met a rename (openat2(2)). A failed
+            // sendfile(2) may cut the answer short.
+            let (refused, again) = (outcomes.contains(&Fetched::Refused), ["EINTR", "EAGAIN"].contains(error));
+            assert!(refused || call == "sendfile" || again, "{call} {error}: nothing was injected");
+            assert!(!refused || !again, "{call} {error}: {outcomes:?}");
             let summary = server.stop();
             let counted = summary["errors"].as_object().expect("causes");
             let cut = outcomes.contains(&Fetched::Cut);
             assert!(!cut || !counted.is_empty(), "{call} {error}: a file was cut, and nothing is counted: {summary}");
             assert!(!outcomes.contains(&Fetched::Part), "{call} {error}: a clean end of a part: {outcomes:?}");
+            assert!(!outcomes.contains(&Fetched::Missing), "{call} {error}: the file is there: {outcomes:?}");
             assert!(!counted.contains_key("other"), "{call} {error}: {summary}");
         }
     }
@@ -204,6 +207,8 @@ enum Fetched {
     Whole,
     /// An answer that says that it failed.
     Refused,
+    /// An answer that says that there is no such file.
+    Missing,
     /// A reset.
     Cut,
     /// Less than was promised, and then the end of the stream.
@@ -220,6 +225,7 @@ fn fetch(server: &Server) -> Fetched {
     let body = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |end| answer.len() - end - 4);
     match answer.get(9..12) {
         Some(b"200") if body == FILE_BYTES => Fetched::Whole,
+        Some(b"404") => Fetched::Missing,
         Some([b'4' | b'5', ..]) => Fetched::Refused,
         _ => Fetched::Part,
     }

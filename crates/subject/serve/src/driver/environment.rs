@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_sys::clock;
-use plimsoll_sys::descriptor;
 use plimsoll_sys::file::{self, File, Root};
 
 use crate::service::{CachedTime, Found, NotFound, Output, ServiceContext};
@@ -104,11 +103,12 @@ impl ServiceContext for Environment {
             }
             Ok(file::Found::Folder) => Err(NotFound::Folder),
             Ok(file::Found::Special) => Err(NotFound::Forbidden),
-            Err(error) if descriptor::is_exhaustion(&error) => Err(NotFound::Unavailable),
             Err(error) => Err(match error.kind() {
                 io::ErrorKind::PermissionDenied => NotFound::Forbidden,
                 io::ErrorKind::InvalidFilename => NotFound::TooLong,
-                _ => NotFound::Absent,
+                _ if file::is_absent(&error) => NotFound::Absent,
+                // It may be there: the machine, or its file system, has failed to tell.
+                _ => NotFound::Unavailable,
             }),
         }
     }

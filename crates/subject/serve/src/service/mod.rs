@@ -121,7 +121,7 @@ pub enum NotFound {
     Forbidden,
     /// The path is longer than the file system takes.
     TooLong,
-    /// Something is short for the moment, such as descriptors.
+    /// This machine cannot tell: descriptors are short, or the file system has failed.
     Unavailable,
 }
 
