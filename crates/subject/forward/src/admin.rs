@@ -207,8 +207,9 @@ fn metrics(shared: &Shared) -> String {
     let reloads = [("done", 0), ("refused", 1)]
         .map(|(outcome, place)| (format!("{{outcome=\"{outcome}\"}}"), load(&shared.reloads[place])));
     family("reloads_total", "counter", "Tables that came after the first.", &reloads);
-    let dropped = [(String::new(), shared.log.dropped())];
-    family("log_rows_dropped_total", "counter", "Rows that the log was too slow for.", &dropped);
+    let dropped = [(String::new(), shared.log.missing())];
+    let help = "Rows that a log was too slow for, or its disk too full.";
+    family("log_rows_dropped_total", "counter", help, &dropped);
     let most = shared.limit.most();
     if most != u64::MAX {
         family("connections_limit", "gauge", "max_connections.", &[(String::new(), most)]);

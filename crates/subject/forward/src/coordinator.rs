@@ -327,7 +327,7 @@ impl Coordinator {
             self.group.set_phase(Phase::Stop);
         }
         let Coordinator { group, workers, mut listeners, acceptor, shared, writer, .. } = self;
-        let Coordinator { reloader, admin, entrance, .. } = self;
+        let Coordinator { say, reloader, admin, entrance, .. } = self;
         listeners.close();
         let [reloads, reloads_refused] = [0, 1].map(|place| shared.reloads[place].load(Ordering::Relaxed));
         let mut totals = Totals { reloads, reloads_refused, ..Totals::default() };
@@ -349,7 +349,10 @@ impl Coordinator {
         totals.leaked.slots += shared.limit.taken();
         drop((shared, listeners));
         let written = writer.finish();
-        totals.log_rows_dropped = written.dropped;
+        totals.log_rows_dropped = written.missing;
+        if !written.has_ended {
+            say("the last log rows are not written: whatever reads the log, or its disk, has stalled");
+        }
         drop((reloader, admin, entrance));
         // A log that nobody reads is still open in the hands of its thread.
         if written.has_ended {

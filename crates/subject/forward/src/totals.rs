@@ -33,7 +33,8 @@ pub struct Totals {
     pub pipes_shrunk: u64,
     /// Times that a direction was copied as no pipe could be had.
     pub pipes_missed: u64,
-    /// Rows that a log lost: it was too slow, or its disk full.
+    /// Rows that went missing: a log was too slow, its disk full, or its reader had stalled in the
+    /// end.
     pub log_rows_dropped: u64,
     /// Tables that replaced the first one.
     pub reloads: u64,

@@ -46,7 +46,14 @@ pub(crate) struct Log {
 struct State {
     /// A log of connections is open.
     connections: AtomicBool,
+    /// Rows that were handed over.
+    handed: AtomicU64,
+    /// Of these, rows that are written, or that no log was open for.
+    done: AtomicU64,
+    /// Rows that the queue had no room for.
     dropped: AtomicU64,
+    /// Rows that could not be written.
+    lost: AtomicU64,
     said: AtomicBool,
     wanted: Mutex<Wanted>,
 }
@@ -66,13 +73,14 @@ impl Log {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Rows dropped so far.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.state.dropped.load(Ordering::Relaxed)
+    /// Rows that went missing so far: the queue, or the disk, had no room for them.
+    pub(crate) fn missing(&self) -> u64 {
+        self.state.dropped.load(Ordering::Relaxed) + self.state.lost.load(Ordering::Relaxed)
     }
 
     /// Hands a row over, or drops it: never waits.
     pub(crate) fn hand(&self, record: Record) {
+        self.state.handed.fetch_add(1, Ordering::Relaxed);
         if self.queue.try_send(record).is_err() {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -90,7 +98,6 @@ pub(crate) struct Writer {
     log: Log,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
-    lost: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -106,12 +113,11 @@ impl Writer {
             format: connections.map_or(LogFormat::Csv, |target| target.format),
             clock: Clock::now(),
             line: String::new(),
+            taken: 0,
             say,
-            lost: Arc::new(AtomicU64::new(0)),
         };
-        let state = Arc::new(State::default());
+        let (state, transfers) = (Arc::new(State::default()), outputs.transfers.is_some());
         state.connections.store(outputs.connections.is_some(), Ordering::Relaxed);
-        let (lost, transfers) = (Arc::clone(&outputs.lost), outputs.transfers.is_some());
         let (queue, rows) = sync_channel(QUEUE);
         let (end, ended) = sync_channel(0);
         let shared = Arc::clone(&state);
@@ -123,7 +129,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write);
         thread.map_err(|error| (PathBuf::from("the log's thread"), error))?;
-        Ok(Writer { log: Log { queue, transfers, state }, ended, lost })
+        Ok(Writer { log: Log { queue, transfers, state }, ended })
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -147,7 +153,7 @@ impl Writer {
     /// Says once that rows are being dropped, when they are.
     pub(crate) fn say_drops(&self, say: &Say) {
         let state = &self.log.state;
-        if self.log.dropped() > 0 && !state.said.swap(true, Ordering::Relaxed) {
+        if state.dropped.load(Ordering::Relaxed) > 0 && !state.said.swap(true, Ordering::Relaxed) {
             say("log rows are dropped, as they are not written fast enough: whatever reads the log, or its disk, is \
                  slower than the connections");
         }
@@ -155,20 +161,21 @@ impl Writer {
 
     /// Lets the thread write what waits.
     pub(crate) fn finish(self) -> Written {
-        let Writer { log, ended, lost } = self;
+        let Writer { log, ended } = self;
         let Log { queue, state, .. } = log;
         drop(queue);
         let has_ended = ended.recv_timeout(LAST_ROWS) == Err(RecvTimeoutError::Disconnected);
-        let dropped = state.dropped.load(Ordering::Relaxed) + lost.load(Ordering::Relaxed);
-        Written { dropped, has_ended }
+        let missing = state.handed.load(Ordering::Relaxed) - state.done.load(Ordering::Relaxed);
+        Written { missing, has_ended }
     }
 }
 
 /// What became of the rows.
 pub(crate) struct Written {
-    /// Dropped, or lost.
-    pub(crate) dropped: u64,
-    /// The thread has written the others, and closed the files.
+    /// Rows that are not known to be written.
+    pub(crate) missing: u64,
+    /// The thread has written the others, and closed the files. If not, it still waits for whatever
+    /// reads the log.
     pub(crate) has_ended: bool,
 }
 
@@ -178,8 +185,9 @@ struct Outputs {
     format: LogFormat,
     clock: Clock,
     line: String,
+    /// Rows since the outputs were flushed.
+    taken: u64,
     say: Arc<Say>,
-    lost: Arc<AtomicU64>,
 }
 
 impl Outputs {
@@ -190,7 +198,7 @@ impl Outputs {
             self.take(first, state);
             // What is there is gathered and written together.
             rows.try_iter().take(QUEUE).for_each(|record| self.take(record, state));
-            self.flush();
+            self.flush(state);
             self.follow(state);
         }
     }
@@ -202,7 +210,7 @@ impl Outputs {
         if !reopen && target.is_none() {
             return;
         }
-        self.flush();
+        self.flush(state);
         if reopen {
             for output in [&mut self.connections, &mut self.transfers].into_iter().flatten() {
                 if let Err(error) = output.reopen() {
@@ -229,18 +237,20 @@ impl Outputs {
             }
             Record::Look => return self.follow(state),
         };
+        self.taken += 1;
         if let Some(output) = output
             && output.add(&self.line)
         {
-            self.flush();
+            self.flush(state);
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, state: &State) {
+        let mut done = std::mem::take(&mut self.taken);
         for output in [&mut self.connections, &mut self.transfers].into_iter().flatten() {
-            if let Some((rows, error)) = output.flush()
-                && self.lost.fetch_add(rows, Ordering::Relaxed) == 0
-            {
+            let Some((rows, error)) = output.flush() else { continue };
+            done -= rows;
+            if state.lost.fetch_add(rows, Ordering::Relaxed) == 0 {
                 let remedy = match error.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on the disk",
                     io::ErrorKind::BrokenPipe => "; what read the log has ended: start it again",
@@ -249,6 +259,7 @@ impl Outputs {
                 (self.say)(&format!("log rows are lost, as they cannot be written: {error}{remedy}"));
             }
         }
+        state.done.fetch_add(done, Ordering::Relaxed);
     }
 }
 
@@ -284,15 +295,15 @@ mod tests {
             format: LogFormat::Csv,
             clock: Clock::now(),
             line: String::new(),
+            taken: 0,
             say: Arc::new(Box::new(|_: &str| {})),
-            lost: Arc::default(),
         };
         // The thread has not got to it yet.
         log.hand(Record::Look);
         std::fs::rename(&path, &moved).expect("it is there");
         log.want(|wanted| wanted.reopen = true);
         log.hand(Record::Look);
-        assert_eq!(log.dropped(), 1, "the queue is full");
+        assert_eq!(log.missing(), 1, "the queue is full");
         let state = Arc::clone(&log.state);
         drop(log);
         outputs.write_all(&rows, &state);
