@@ -11,7 +11,7 @@ use plimsoll_sys::unix;
 use serde_json::Value;
 
 use crate::support::forwarder::{
-    Folder, Forwarder, accept, command, echo, exchange, injected, listener, text_of, until,
+    Folder, Forwarder, accept, command, echo, exchange, get, injected, listener, text_of, until,
 };
 use crate::support::server::may_trace;
 
@@ -66,6 +66,23 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
         assert_eq!(summary["connections"], 2, "{accept}: {error} {number}: {summary}");
         assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{accept}: {error} {number}: {summary}");
     }
+}
+
+#[test]
+fn a_check_for_which_no_port_is_left_says_nothing_of_its_server() {
+    if !may_trace() {
+        return;
+    }
+    let (folder, server) = (Folder::new(), echo());
+    let check = "check = { every = \"10ms\", fall = 1, rise = 1 }";
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward.\"127.0.0.1:0\"]\nto = \"{server}\"\n{check}\n");
+    let config = folder.write("forward.toml", &table);
+    let mut forwarder = injected("connect", "EADDRNOTAVAIL", "1+", &["--config", &config, "--workers", "1"]);
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains(&format!("{server} is not checked: ")), "{sentence}");
+    let metrics = get(forwarder.admin(), "/metrics");
+    assert!(metrics.contains(&format!("server=\"{server}\"}} 1\n")), "{metrics}");
+    forwarder.stop();
 }
 
 #[test]

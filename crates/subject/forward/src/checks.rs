@@ -156,6 +156,12 @@ fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
                     let what = format!("{listen}: {target} is checked late: {error}; raise `ulimit -n`");
                     return shared.failures.report(&what, now);
                 }
+                // Connections from its source to this server have all ports.
+                Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    let (listen, target) = (&probe.listen, &probe.server.target);
+                    let what = format!("{listen}: {target} is not checked: {error}; list more addresses in `source`");
+                    return shared.failures.report(&what, now);
+                }
                 Err(error) => Err(error),
             }
         }
