@@ -239,7 +239,9 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
             self.status(Status::CONTENT_TOO_LARGE);
             return false;
         }
-        if self.request.expects_continue && !self.request.body.is_over() {
+        // HTTP/1.0 has no interim answers (RFC 9110, section 15.2).
+        let has_interim = self.settings.version == Version::Http11;
+        if has_interim && self.request.expects_continue && !self.request.body.is_over() {
             response::go_on(self.output);
         }
         let start = self.output.bytes.len();

@@ -267,6 +267,13 @@ fn a_server_of_the_older_version_closes_after_each_answer() {
 }
 
 #[test]
+fn a_server_of_the_older_version_has_no_interim_answer() {
+    let service = with(|settings| settings.version = Version::Http10);
+    let (answer, _) = exchange(service, &[get("Expect: 100-continue\r\nContent-Length: 5\r\n").as_bytes()]);
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+}
+
+#[test]
 fn a_request_has_until_its_first_byte_and_the_timeout_and_not_longer() {
     let (mut service, mut context, mut output) = (http(), context(), Output::default());
     let start = context.time.now;
