@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::server::{Noise, Server, for_every_model, until};
 use crate::support::site::{Client, Site};
+use plimsoll_sys::net;
 use serde_json::json;
 
 for_every_model!(and every strategy:
@@ -18,6 +19,7 @@ for_every_model!(and every strategy:
     ranges_and_conditions_are_kept_to,
     nothing_outside_of_the_root_is_found,
     a_request_may_come_byte_by_byte,
+    an_urgent_byte_within_a_request_stops_nothing,
     each_refusal_has_its_status,
     a_shrinking_file_ends_the_connection_before_its_promise,
     what_was_sent_of_a_shrinking_file_is_counted,
@@ -174,6 +176,20 @@ fn a_request_may_come_byte_by_byte(model: &str) {
     }
     assert_eq!(client.answer().body, b"here");
     assert_eq!(client.answer().status, 404);
+}
+
+fn an_urgent_byte_within_a_request_stops_nothing(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let mut client = Client::new(&server);
+    assert_eq!(client.get("/bytes/1", "").body.len(), 1);
+    // It finds all of this at once: a read stops before the urgent byte, which is no part of the
+    // stream.
+    server.signal("STOP");
+    client.send("GET /bytes/2 HT");
+    net::write_urgent(&client.writer, b'!').expect("there is room");
+    client.send("TP/1.1\r\nHost: test\r\n\r\n");
+    server.signal("CONT");
+    assert_eq!(client.answer().body.len(), 2);
 }
 
 fn each_refusal_has_its_status(model: &str) {

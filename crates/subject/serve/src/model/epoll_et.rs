@@ -7,9 +7,9 @@
 //! round.
 //!
 //! The classic mistakes are to stop half-way and wait for an event that does not come (a lost
-//! edge); to take a short read for empty where the end of the stream came with the last bytes (one
-//! edge for both: EPOLLRDHUP distinguishes them); and to read one busy connection until it is empty
-//! while all others wait (starvation).
+//! edge); to take a short read for empty where the end of the stream, or an urgent byte, came with
+//! the last bytes (one edge for both: EPOLLRDHUP and EPOLLPRI distinguish them); and to read one
+//! busy connection until it is empty while all others wait (starvation).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -51,7 +51,10 @@ impl Selector for EpollEt {
     }
 
     fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
-        ready.extend(self.0.wait(timeout)?);
+        // A read stops before an urgent byte (tcp(7)), as it does before the end: what follows is
+        // no edge of its own.
+        let reported = self.0.wait_urgent(timeout)?;
+        ready.extend(reported.map(|(ready, urgent)| Ready { ended: ready.ended || urgent, ..ready }));
         Ok(())
     }
 }

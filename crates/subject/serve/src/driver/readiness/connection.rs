@@ -32,7 +32,8 @@ pub(super) struct Connection<P> {
     pub(super) readable: bool,
     /// It is on the list of connections with more to do.
     pub(super) is_listed: bool,
-    /// The end of the stream is in the socket: a short read does not mean that it is empty.
+    /// The end of the stream, or an urgent byte, is in the socket: a short read does not mean that
+    /// it is empty.
     pub(super) ended: bool,
 }
 
@@ -105,7 +106,7 @@ impl<P: Service> Connection<P> {
                 Err(error) => return Err(error),
             };
             // A read that did not fill the buffer took all there was (epoll(7)), except the end of
-            // the stream.
+            // the stream and what follows an urgent byte.
             self.readable = length == input.len() || self.ended;
             self.conversation.received(length, workspace.environment.is_draining());
             if self.conversation.state == ConversationState::Receiving {
