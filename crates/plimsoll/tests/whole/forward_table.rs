@@ -120,11 +120,14 @@ fn a_reload_leads_new_connections_elsewhere_and_leaves_old_ones_alone() {
     assert!(said.contains("refused") && said.contains("line 2, column"), "{said}");
     assert_eq!(asks(&mut forwarder.connect()), b'2');
     // Nor does one that is in order but cannot be had.
-    let (_held, taken) = listener();
-    folder.write("forward.toml", &format!("[forward]\n\"127.0.0.1:0\" = \"{first}\"\n\"{taken}\" = \"{first}\"\n"));
+    let ((_held, taken), path) = (listener(), folder.path("listen"));
+    let rules = ["127.0.0.1:0", &format!("unix:{}", path.display()), &taken.to_string()];
+    let rules = rules.map(|listen| format!("\"{listen}\" = \"{first}\"\n"));
+    folder.write("forward.toml", &format!("[forward]\n{}", rules.concat()));
     forwarder.signal("HUP");
     assert!(forwarder.sentence().contains("cannot listen on"));
     assert_eq!(asks(&mut forwarder.connect()), b'2');
+    assert!(!path.exists(), "a socket's name is left");
     drop(old);
     let summary = forwarder.stop();
     assert_eq!((&summary["reloads"], &summary["reloads_refused"]), (&1.into(), &2.into()));

@@ -41,7 +41,24 @@ pub(crate) struct Listener {
 }
 
 /// What was opened for a route: where, the sockets, and who else has them.
-type Opened = (Listen, Vec<OwnedFd>, Owner);
+type Opened = (Listen, MadeName, Vec<OwnedFd>, Owner);
+
+/// The name of a Unix socket that was made for a table. It is taken away again, while the socket is
+/// open, unless the table is taken over.
+#[derive(Default)]
+struct MadeName(Option<Name>);
+
+impl MadeName {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for MadeName {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Name::remove);
+    }
+}
 
 /// All listeners of a forwarder, in the order of the table.
 #[derive(Default)]
@@ -153,9 +170,9 @@ impl Listeners {
                 continue;
             }
             match open(&route) {
-                Ok((at, sockets, owner)) => {
+                Ok((at, made, sockets, owner)) => {
                     route.rule.listen = at;
-                    plan.push((Err((sockets, owner)), asked, route));
+                    plan.push((Err((made, sockets, owner)), asked, route));
                 }
                 // `*` stands for every address that this machine has: where IPv6 is switched off,
                 // those of IPv4.
@@ -172,7 +189,8 @@ impl Listeners {
                     let former = former[index].take().expect("each is asked for once");
                     Listener { asked, at, route, ..former }
                 }
-                Err((sockets, owner)) => {
+                Err((made, sockets, owner)) => {
+                    made.keep();
                     self.next_number += 1;
                     opened.push(self.next_number);
                     let name = if let Listen::Unix(path) = &at { Some(Name::of(path)) } else { None };
@@ -216,16 +234,19 @@ fn open(rule: &Rule, sets: usize, inherited: &mut Inherited) -> io::Result<Opene
         if matches!(rule.listen, Listen::Tcp(_)) {
             sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
         }
-        return Ok((rule.listen.clone(), sockets, owner));
+        return Ok((rule.listen.clone(), MadeName::default(), sockets, owner));
     }
     let address = match &rule.listen {
         // The name has one socket, whatever the strategy.
-        Listen::Unix(path) => return Ok((rule.listen.clone(), vec![unix::listen(path, rule.mode)?], Owner::This)),
+        Listen::Unix(path) => {
+            let socket = unix::listen(path, rule.mode)?;
+            return Ok((rule.listen.clone(), MadeName(Some(Name::of(path))), vec![socket], Owner::This));
+        }
         Listen::Tcp(address) => *address,
     };
     let (address, sockets) = listening::open(address, sets)?;
     sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
-    Ok((Listen::Tcp(address), sockets, Owner::This))
+    Ok((Listen::Tcp(address), MadeName::default(), sockets, Owner::This))
 }
 
 #[cfg(test)]
@@ -243,7 +264,7 @@ mod tests {
         // EAFNOSUPPORT, as socket(2) says where IPv6 is switched off.
         let without_ipv6 = |route: &Route| match route.listen() {
             Listen::Tcp(address) if address.is_ipv6() => Err(io::Error::from_raw_os_error(97)),
-            listen => Ok((listen.clone(), Vec::new(), Owner::This)),
+            listen => Ok((listen.clone(), MadeName::default(), Vec::new(), Owner::This)),
         };
         let mut listeners = Listeners::default();
         let change = listeners.change_by(routes("*:7000=192.0.2.1:80"), without_ipv6).expect("IPv4 is there");
