@@ -1,6 +1,7 @@
 //! Unix sockets by path (unix(7)).
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +33,7 @@ fn listen_as(kind: SocketType, path: &Path, mode: Option<u32>) -> io::Result<Own
         outcome => outcome?,
     }
     if let Some(mode) = mode {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     }
     net::listen(&socket, i32::MAX)?;
     Ok(socket)
@@ -85,10 +86,19 @@ impl Name {
 
     /// Removes the file, unless another one is there by now. To be called while the socket is open.
     pub fn remove(&self) {
-        if self.file.is_some() && *self == Name::of(&self.path) {
+        if self.is_there() {
             // It may be gone already.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+
+    /// Gives the file these permissions, unless another one is there by now.
+    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
+        if self.is_there() { std::fs::set_permissions(&self.path, Permissions::from_mode(mode)) } else { Ok(()) }
+    }
+
+    fn is_there(&self) -> bool {
+        self.file.is_some() && *self == Name::of(&self.path)
     }
 }
 

@@ -106,9 +106,13 @@ fn a_unix_socket_that_another_process_has_put_in_the_place_of_ones_own_is_left_t
 #[test]
 fn a_unix_socket_has_the_permissions_that_its_rule_says() {
     let folder = Folder::new();
-    let path = folder.path("a.sock");
-    let table = format!("[forward.\"unix:{}\"]\nto = \"{}\"\nmode = \"0620\"\n", text_of(&path), echo());
-    let _forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    let mode = fs::metadata(&path).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o620);
+    let (path, server) = (folder.path("a.sock"), echo());
+    let table = |mode| format!("[forward.\"unix:{}\"]\nto = \"{server}\"\nmode = \"{mode}\"\n", text_of(&path));
+    let mode = || fs::metadata(&path).expect("it is there").permissions().mode() & 0o777;
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table("0620"))]);
+    assert_eq!(mode(), 0o620);
+    folder.write("forward.toml", &table("0600"));
+    forwarder.signal("HUP");
+    assert!(forwarder.sentence().contains("the table is reloaded"));
+    assert_eq!(mode(), 0o600, "the socket is the former one");
 }

@@ -180,6 +180,11 @@ impl Listeners {
                 Err(error) => return Err((asked.0, error)),
             }
         }
+        for (source, asked, route) in &plan {
+            if let Ok(index) = source {
+                self.open[*index].follow_mode(route).map_err(|error| (asked.0.clone(), error))?;
+            }
+        }
         let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
         let mut opened = Vec::new();
         for (source, asked, route) in plan {
@@ -221,6 +226,16 @@ impl Listener {
         }
     }
 
+    /// Gives a Unix socket the permissions that its next route asks for, where the present one asks
+    /// for others.
+    fn follow_mode(&self, next: &Route) -> io::Result<()> {
+        let mode = next.rule.mode.filter(|_| next.rule.mode != self.route.rule.mode);
+        match (&self.name, mode, self.owner) {
+            (Some(name), Some(mode), Owner::This) => name.set_mode(mode),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes a Unix socket's name away, unless another process listens there.
     pub(crate) fn unlink(&self) {
         if let (Some(name), Owner::This) = (&self.name, self.owner) {
@@ -231,8 +246,11 @@ impl Listener {
 
 fn open(rule: &Rule, sets: usize, inherited: &mut Inherited) -> io::Result<Opened> {
     if let Some((sockets, owner)) = inherited.take(rule)? {
-        if matches!(rule.listen, Listen::Tcp(_)) {
-            sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?;
+        match (&rule.listen, rule.mode) {
+            (Listen::Tcp(_), _) => sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?,
+            // A service manager has its own setting for that.
+            (Listen::Unix(path), Some(mode)) if owner == Owner::This => Name::of(path).set_mode(mode)?,
+            (Listen::Unix(_), _) => {}
         }
         return Ok((rule.listen.clone(), MadeName::default(), sockets, owner));
     }
