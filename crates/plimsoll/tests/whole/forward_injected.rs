@@ -86,7 +86,7 @@ fn a_check_for_which_no_port_is_left_says_nothing_of_its_server() {
 }
 
 #[test]
-fn too_many_descriptors_on_their_way_are_waited_for_and_stop_nothing() {
+fn too_many_descriptors_on_their_way_or_no_memory_are_waited_for_and_stop_nothing() {
     if !may_trace() {
         return;
     }
@@ -94,12 +94,14 @@ fn too_many_descriptors_on_their_way_are_waited_for_and_stop_nothing() {
     // The coordinator sends a worker its listeners; where connections are handed over, the socket
     // that they come by, and then each of them.
     for (when, accept) in [("1", "single"), ("1..20", "single"), ("1", "handoff"), ("2..20", "handoff")] {
-        let forwarder = injected("sendmsg", "ETOOMANYREFS", when, &[&mapping, "--accept", accept, "--workers", "1"]);
-        for _ in 0..3 {
-            exchange(&mut forwarder.connect());
+        for error in ["ETOOMANYREFS", "ENOBUFS"] {
+            let forwarder = injected("sendmsg", error, when, &[&mapping, "--accept", accept, "--workers", "1"]);
+            for _ in 0..3 {
+                exchange(&mut forwarder.connect());
+            }
+            let summary = forwarder.stop();
+            assert_eq!(summary["ends"], serde_json::json!({"client_closed": 3}), "{accept}, {when}: {summary}");
         }
-        let summary = forwarder.stop();
-        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 3}), "{accept}, {when}: {summary}");
     }
 }
 

@@ -34,7 +34,7 @@ use crate::upgrade::Entrance;
 /// The file that is watched is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// After this a message is sent again that too many descriptors on their way kept back.
+/// After this a message is sent again for which there was no room or no memory.
 const PASSING_RETRY: Duration = Duration::from_millis(1);
 
 pub(crate) struct Coordinator {
@@ -380,9 +380,9 @@ fn send(mailbox: BorrowedFd<'_>, message: &Message, sockets: &[BorrowedFd<'_>]) 
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
             }
-            // As many descriptors of this user are on their way as may be (unix(7)): tables take
-            // them meanwhile.
-            Err(error) if descriptor::is_too_many_passed(&error) => {
+            // As many descriptors of this user are on their way as may be (unix(7)), and tables
+            // take them meanwhile; or there is no memory for the message.
+            Err(error) if descriptor::is_too_many_passed(&error) || descriptor::is_exhaustion(&error) => {
                 poll::wait(&mut [], Some(PASSING_RETRY))?;
             }
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
