@@ -79,6 +79,7 @@ struct LoopThread<R> {
 pub struct WorkerGroup<R> {
     body: Arc<dyn Fn(LoopHandle) -> R + Send + Sync>,
     table_init: TableInit,
+    awaits_setup: bool,
     shared: Arc<Shared>,
     threads: Vec<LoopThread<R>>,
 }
@@ -101,6 +102,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
         Ok(WorkerGroup {
             body: Arc::new(body),
             table_init: TableInit::Copy,
+            awaits_setup: false,
             shared: Arc::new(shared),
             threads: Vec::new(),
         })
@@ -110,6 +112,14 @@ impl<R: Send + 'static> WorkerGroup<R> {
     #[must_use]
     pub fn with_table_init(self, table_init: TableInit) -> WorkerGroup<R> {
         WorkerGroup { table_init, ..self }
+    }
+
+    /// Adds a table only when its loop has what it needs to begin: each calls
+    /// [`LoopHandle::set_up`]. Where the machine lacks that, the table is refused, and the others
+    /// go on.
+    #[must_use]
+    pub fn with_setup(self) -> WorkerGroup<R> {
+        WorkerGroup { awaits_setup: true, ..self }
     }
 
     /// Adds a table to a worker and starts its event loop.
@@ -131,7 +141,8 @@ impl<R: Send + 'static> WorkerGroup<R> {
         let keep = self.kept(&wake, far.as_deref());
         let (body, shared, theirs) = (Arc::clone(&self.body), Arc::clone(&self.shared), far.clone());
         let (handle_room, handle_wake) = (Arc::clone(&room), Arc::clone(&wake));
-        let (report, unshared) = mpsc::sync_channel(0);
+        let (report, begun) = mpsc::sync_channel(1);
+        let awaits_setup = self.awaits_setup;
         let thread = thread::Builder::new().name(format!("worker {worker}.{table}")).stack_size(STACK_BYTES).spawn(
             move || {
                 let outcome = match &keep {
@@ -150,18 +161,23 @@ impl<R: Send + 'static> WorkerGroup<R> {
                         return None;
                     }
                 };
-                let _ = report.send(Ok(()));
+                if !awaits_setup {
+                    let _ = report.send(Ok(()));
+                }
                 let ended = RaiseOnDrop(Arc::clone(&shared));
                 let (room, wake) = (handle_room, handle_wake);
-                let result = body(LoopHandle { worker, table, room, wake, mailbox, shared });
+                let result = body(LoopHandle { worker, table, room, wake, mailbox, shared, report });
                 drop(ended);
                 Some(result)
             },
         )?;
         // The coordinator goes on only when the copy is made: what it opens and closes next must
         // not appear in, or vanish from, the copy.
-        if let Err(error) = unshared.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) {
-            let _ = thread.join();
+        if let Err(error) = begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) {
+            if thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)).is_some() {
+                // Its loop has ended, and was never one of the group's.
+                self.shared.ended.fetch_sub(1, Ordering::AcqRel);
+            }
             return Err(error);
         }
         drop(far);

@@ -78,7 +78,7 @@ impl Coordinator {
         let group = WorkerGroup::new(workers, Growth::AsNeeded, move |handle| {
             (handle.worker(), event_loop::run(&handle, &for_loops))
         })?;
-        let group = group.with_table_init(TableInit::Empty);
+        let group = group.with_table_init(TableInit::Empty).with_setup();
         Ok(Coordinator {
             group,
             workers,

@@ -63,7 +63,8 @@ impl Coordinator<'_> {
             };
             (worker, counted(|| table(&handle, source)))
         })?
-        .with_table_init(TableInit::Only(needed));
+        .with_table_init(TableInit::Only(needed))
+        .with_setup();
         for worker in 0..workers {
             group.add_table(worker)?;
         }

@@ -1,7 +1,9 @@
 //! An event loop's side of its group: what the coordinator sends it, and what it reports.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_sys::event::Event;
@@ -68,9 +70,24 @@ pub struct LoopHandle {
     pub(super) wake: Arc<Event>,
     pub(super) mailbox: Option<OwnedFd>,
     pub(super) shared: Arc<Shared>,
+    /// Whoever adds the table waits for the first message.
+    pub(super) report: SyncSender<io::Result<()>>,
 }
 
 impl LoopHandle {
+    /// Makes what the loop needs to begin. Where the group awaits that
+    /// (`WorkerGroup::with_setup`), the table is added now, or refused for the error.
+    pub fn set_up<T>(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let made = make();
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        // It can only fail where nobody waits.
+        let _ = self.report.try_send(made.as_ref().map(|_| ()).map_err(copy));
+        made
+    }
+
     /// The number of its worker.
     pub fn worker(&self) -> usize {
         self.worker

@@ -117,6 +117,42 @@ fn a_full_table_passes_the_turn_to_a_new_one_and_gets_it_back_when_that_is_full(
     assert_eq!(*turns.lock().expect("no test thread panics"), [0, 1, 0]);
 }
 
+#[test]
+fn a_table_whose_loop_cannot_begin_is_refused_and_the_others_go_on() {
+    let out_of_memory = || io::Error::from_raw_os_error(12);
+    let lacks = Arc::new(AtomicBool::new(false));
+    let is_short = Arc::clone(&lacks);
+    let mut group = WorkerGroup::new(1, Growth::AsNeeded, move |handle: LoopHandle| {
+        let make = || if is_short.load(Ordering::Acquire) { Err(out_of_memory()) } else { Ok(()) };
+        if handle.set_up(make).is_err() {
+            return;
+        }
+        if handle.table() == 0 {
+            handle.report_full();
+        }
+        until("the stop", || handle.phase() == Phase::Stop);
+    })
+    .expect("an event can be made")
+    .with_setup();
+    lacks.store(true, Ordering::Release);
+    assert_eq!(group.add_table(0).map_err(|error| error.raw_os_error()), Err(Some(12)));
+    lacks.store(false, Ordering::Release);
+    group.add_table(0).expect("a table");
+    lacks.store(true, Ordering::Release);
+    let mut refused = None;
+    until("the wish for a second table", || {
+        refused = group.process_requests().refused;
+        refused.is_some()
+    });
+    assert_eq!(refused.and_then(|error| error.raw_os_error()), Some(12));
+    assert!(!group.any_finished() && group.table_count() == 1, "the first one goes on");
+    lacks.store(false, Ordering::Release);
+    assert!(group.process_requests().refused.is_none());
+    assert_eq!(group.table_count(), 2);
+    group.set_phase(Phase::Stop);
+    assert_eq!(group.join().len(), 2);
+}
+
 /// A worker with so many tables, whose threads have left their handles here and end with what is
 /// returned last.
 fn handles(tables: usize) -> (WorkerGroup<()>, Vec<LoopHandle>, mpsc::Sender<()>) {

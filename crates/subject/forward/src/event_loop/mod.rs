@@ -58,11 +58,14 @@ const SERVER: u64 = 1 << 31;
 
 /// Relays until the group stops.
 pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
-    let mailbox = handle.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
     let descriptors_before = descriptor::count_open();
-    let epoll = Epoll::new(EVENT_BATCH)?;
-    epoll.add(handle.wake(), WAKE, Interest::READ, Trigger::Level)?;
-    epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
+    let epoll = handle.set_up(|| {
+        let mailbox = handle.mailbox().ok_or_else(|| io::Error::other("a table without a mailbox"))?;
+        let epoll = Epoll::new(EVENT_BATCH)?;
+        epoll.add(handle.wake(), WAKE, Interest::READ, Trigger::Level)?;
+        epoll.add(mailbox, MAILBOX, Interest::READ, Trigger::Level)?;
+        Ok(epoll)
+    })?;
     // A sixteenth of the table for pipes: directions of which more are busy at once than that are
     // copied.
     let descriptors = descriptor::limit();

@@ -53,8 +53,11 @@ pub(crate) fn run<S: Selector, P: Service>(
     prototype: &P,
     state: &ServerState,
 ) -> io::Result<Totals> {
-    let mut selector = S::new()?;
-    selector.add(handle.wake().as_fd(), WAKE, Interest::READ)?;
+    let selector = handle.set_up(|| {
+        let mut selector = S::new()?;
+        selector.add(handle.wake().as_fd(), WAKE, Interest::READ)?;
+        Ok(selector)
+    })?;
     let mut table = EventLoop::<S, P> {
         handle,
         intake: Intake::new(handle, source, state),

@@ -69,8 +69,11 @@ pub(crate) fn run<P: Service>(
 ) -> io::Result<Totals> {
     // Each listener needs a waiting accept of its own.
     let accepts = sizes.accepts.max(u16::try_from(source.descriptors().len()).unwrap_or(u16::MAX));
-    let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
-    ring.watch(handle.wake().as_fd())?;
+    let ring = handle.set_up(|| {
+        let mut ring = Ring::new(Sizes { accepts, ..sizes })?;
+        ring.watch(handle.wake().as_fd())?;
+        Ok(ring)
+    })?;
     let mut table = EventLoop {
         handle,
         intake: Intake::new(handle, source, state),
