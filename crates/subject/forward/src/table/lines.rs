@@ -8,7 +8,8 @@
 //! its own log and pid files, which are noted.
 
 use std::net::IpAddr;
-use std::time::Duration;
+
+use plimsoll_measure::units;
 
 use super::{Access, Fault, Pattern, Place, Rule, Table, mapping, reject_duplicates};
 
@@ -158,8 +159,9 @@ fn set_option(rule: &mut Rule, option: &str) -> Result<(), String> {
         }
         // In rinetd's units; there, too, it is silence that counts.
         Some(("timeout", value)) => {
-            let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
-            rule.limits.idle = Duration::from_secs(seconds.ok_or_else(|| format!("`{value}` are no seconds"))?);
+            let is_whole = value.bytes().all(|byte| byte.is_ascii_digit());
+            let limit = units::seconds(value).ok().filter(|limit| is_whole && !limit.is_zero());
+            rule.limits.idle = limit.ok_or_else(|| format!("`{value}` are no seconds"))?;
         }
         _ => return Err(format!("`{option}` is not supported; src=ADDRESS and timeout=SECONDS are")),
     }
@@ -172,6 +174,8 @@ fn host_and_port(host: &str, port: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn table(text: &str) -> Result<Table, Fault> {
@@ -221,6 +225,9 @@ mod tests {
             ("0.0.0.0 53/udp 192.0.2.1 53/udp\n", "line 1, column 1", "only tcp"),
             ("allow 192.0.2.0/24\n0.0.0.0 80 192.0.2.1 80\n", "line 1, column 1", "no pattern of addresses"),
             ("0.0.0.0 80 192.0.2.1 80 [timeout=soon]\n", "line 1, column 1", "no seconds"),
+            ("0.0.0.0 80 192.0.2.1 80 [timeout=0]\n", "line 1, column 1", "no seconds"),
+            ("0.0.0.0 80 192.0.2.1 80 [timeout=1.5]\n", "line 1, column 1", "no seconds"),
+            ("0.0.0.0 80 192.0.2.1 80 [timeout=9223372036854775807]\n", "line 1, column 1", "no seconds"),
             ("here 80 192.0.2.1 80\n", "line 1, column 1", "nor a name that has one"),
             ("0.0.0.0 www 192.0.2.1 80\n", "line 1, column 1", "neither a port nor a service"),
             ("0.0.0.0 80 192.0.2.1 80 [keepalive=off]\n", "line 1, column 1", "keepalive"),
