@@ -106,7 +106,8 @@ impl Reader<'_> {
         }
         let add = |access: &mut Access| {
             let patterns = if verb == "allow" { &mut access.allow } else { &mut access.deny };
-            patterns.push(Pattern::Text(pattern.to_owned()));
+            // Addresses are written in lower case (RFC 5952, section 4.3).
+            patterns.push(Pattern::Text(pattern.to_ascii_lowercase()));
         };
         if self.last.is_empty() {
             add(&mut self.global);
@@ -253,7 +254,8 @@ mod tests {
 
     #[test]
     fn rinetds_allow_and_deny_are_for_all_rules_before_the_first_and_for_one_after_it() {
-        let text = "deny 192.0.2.7\n0.0.0.0 80 192.0.2.1 80\nallow 192.0.2.*\n0.0.0.0 81 192.0.2.1 81\n";
+        let text =
+            "deny 192.0.2.7\ndeny 2001:DB8::*\n0.0.0.0 80 192.0.2.1 80\nallow 192.0.2.*\n0.0.0.0 81 192.0.2.1 81\n";
         let table = table(text).expect("rinetd's file");
         let admits = |rule: usize, address: &str| {
             let address = address.parse().expect("an address");
@@ -265,6 +267,8 @@ mod tests {
             (0, "198.51.100.1", false),
             (1, "198.51.100.1", true),
             (1, "192.0.2.7", false),
+            (1, "2001:db8:1::1", true),
+            (1, "2001:db8::1", false),
         ] {
             assert_eq!(admits(rule, address), admitted, "rule {rule}, {address}");
         }
