@@ -2,6 +2,10 @@
 
 use std::net::IpAddr;
 
+/// The bits before an IPv4 address that is mapped into IPv6, ::ffff:0:0/96 (RFC 4291, section
+/// 2.5.5.2).
+const MAPPED_BITS: u32 = 96;
+
 /// Addresses that share their first bits, such as `192.0.2.0/24`. An IPv4 address mapped into IPv6
 /// counts as IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +34,11 @@ impl Network {
         if first != address {
             return Err(format!("`{text}` has bits set beyond its {prefix}; write {first}/{prefix}"));
         }
-        Ok(network)
+        // A client of it counts as an IPv4 one.
+        Ok(match (address.to_canonical(), prefix.checked_sub(MAPPED_BITS)) {
+            (mapped @ IpAddr::V4(_), Some(prefix)) if address.is_ipv6() => Network { address: mapped, prefix },
+            _ => network,
+        })
     }
 
     /// Whether the address is one of this network's.
@@ -125,6 +133,9 @@ mod tests {
             ("0.0.0.0/0", "255.255.255.255", "::1"),
             ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
             ("::/0", "2001:db8::", "192.0.2.1"),
+            ("::ffff:192.0.2.0/120", "192.0.2.9", "192.0.3.9"),
+            ("::ffff:192.0.2.7", "::ffff:192.0.2.7", "192.0.2.8"),
+            ("::ffff:0:0/96", "192.0.2.1", "::1"),
         ] {
             assert!(network(text).contains(address(inside)), "{text} {inside}");
             assert!(!network(text).contains(address(outside)), "{text} {outside}");
