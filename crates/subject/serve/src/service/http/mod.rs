@@ -223,6 +223,7 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
         match self.request.method {
             Method::Get | Method::Head => {}
             Method::Other => {
+                self.persists &= self.request.body.is_acceptable();
                 self.status(Status::NOT_IMPLEMENTED);
                 return self.persists;
             }

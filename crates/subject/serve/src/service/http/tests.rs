@@ -115,6 +115,7 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
         (get(&"X: y\r\n".repeat(101)), "431 Request Header Fields Too Large", false),
         (get(&format!("X: {}\r\n", "y".repeat(20_000))), "431 Request Header Fields Too Large", false),
         ("BREW / HTTP/1.1\r\nHost: h\r\n\r\n".into(), "501 Not Implemented", true),
+        ("BREW / HTTP/1.1\r\nHost: h\r\nContent-Length: 1048577\r\n\r\n".into(), "501 Not Implemented", false),
         (get("Transfer-Encoding: gzip, chunked\r\n"), "501 Not Implemented", false),
         (get("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n"), "501 Not Implemented", false),
         (get("Transfer-Encoding: gzip\r\n"), "400 Bad Request", false),
