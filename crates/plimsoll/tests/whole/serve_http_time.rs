@@ -11,6 +11,7 @@ use serde_json::json;
 
 for_every_model!(and every strategy:
     who_takes_too_long_is_closed,
+    what_came_in_time_to_a_server_that_stood_still_is_answered,
     a_peer_that_takes_nothing_is_reset_and_counted,
     a_reader_that_takes_a_little_now_and_then_is_served,
     a_peer_that_sends_and_takes_nothing_is_given_up,
@@ -42,6 +43,26 @@ fn who_takes_too_long_is_closed(model: &str) {
     drop(slow_head);
     drip.join().expect("the dripping ends");
     assert_eq!(Client::new(&server).get("/", "").body, b"here");
+}
+
+fn what_came_in_time_to_a_server_that_stood_still_is_answered(model: &str) {
+    // The time-out is longer than this machine takes for a request, however busy it is.
+    for timeout in (0..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+        let text = format!("{}s", timeout.as_secs());
+        let server = Server::http(model, &["--synthetic", "--keep-alive-timeout", &text]);
+        let (mut client, start) = (Client::new(&server), Instant::now());
+        assert_eq!(client.get("/bytes/1", "").status, 200);
+        server.signal("STOP");
+        client.send("GET /bytes/2 HTTP/1.1\r\nHost: test\r\n\r\n");
+        let is_in_time = start.elapsed() < timeout;
+        std::thread::sleep(timeout + Duration::from_millis(500));
+        server.signal("CONT");
+        if is_in_time {
+            assert_eq!(client.answer().body.len(), 2);
+            return;
+        }
+    }
+    panic!("no request is answered within minutes");
 }
 
 fn a_peer_that_takes_nothing_is_reset_and_counted(model: &str) {

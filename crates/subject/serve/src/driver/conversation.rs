@@ -136,6 +136,11 @@ impl<P: Service> Conversation<P> {
         Ok(())
     }
 
+    /// Whether the time is over until which something must arrive.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+
     /// The limit has passed: has the service say so, or end the connection without a word.
     pub(crate) fn expire(
         &mut self,

@@ -22,7 +22,7 @@ use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::readiness::{Interest, Ready};
 use plimsoll_sys::{descriptor, net};
 
-use super::conversation::Conversation;
+use super::conversation::{Conversation, ConversationState};
 use super::environment::Workspace;
 use super::limit::Limit;
 use super::unsent::{Room, Unsent};
@@ -332,6 +332,14 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             }
             return self.close(key);
         }
+        if connection.conversation.state == ConversationState::Receiving {
+            // A loop that is behind has not been told of all that has arrived in time.
+            self.advance(key, Ready { key: key.to_raw(), readable: true, writable: false, ended: false });
+            if !self.connections.get(key).is_some_and(|connection| connection.is_overdue(now)) {
+                return;
+            }
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         match connection.expire(&mut self.workspace) {
             Ok(()) => self.advance(key, Ready { key: key.to_raw(), readable: false, writable: false, ended: false }),
             Err(error) => {

@@ -284,6 +284,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
         if self.workspace.environment.timed() {
             let (key, now) = (slot.index() as u64, self.workspace.environment.now());
+            // Bytes that came in time have moved it on.
+            connection.is_overdue &= connection.conversation.is_overdue(now);
             if connection.sending {
                 connection.limit.send_within(connection.conversation.send_timeout(), now, &mut self.wheel, key);
             } else {
@@ -303,7 +305,8 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
-                if self.draining && connection.conversation.state == ConversationState::Receiving {
+                let at_once = self.draining || connection.is_overdue;
+                if at_once && connection.conversation.state == ConversationState::Receiving {
                     self.ring.receive_arrived(slot)
                 } else {
                     self.ring.receive(slot)

@@ -153,6 +153,13 @@ impl<P: Service> Connection<P> {
         !self.unsent.is_empty() || self.conversation.state == ConversationState::Resuming
     }
 
+    /// Whether it waits for bytes of its peer, and their time is over.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        // One on the list has bytes to be read.
+        let waits = self.unsent.is_empty() && !self.is_listed;
+        waits && self.conversation.state == ConversationState::Receiving && self.conversation.is_overdue(now)
+    }
+
     pub(super) fn expire(&mut self, workspace: &mut Workspace) -> io::Result<()> {
         let Connection { conversation, unsent, socket, room, .. } = self;
         if conversation.state == ConversationState::Discarding {

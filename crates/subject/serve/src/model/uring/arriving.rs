@@ -158,6 +158,7 @@ impl<P: Service> EventLoop<'_, P> {
             receive: Receive::Off,
             sending: false,
             asking: false,
+            is_overdue: false,
             has_unprocessed_input: false,
             life: Lifecycle::Open,
             unsent: Vec::new(),

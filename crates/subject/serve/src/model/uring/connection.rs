@@ -21,6 +21,9 @@ pub(super) struct Connection<P> {
     pub(super) sending: bool,
     /// The ring was asked what the peer has acknowledged.
     pub(super) asking: bool,
+    /// Its time is over. What has arrived is received without waiting, as a loop that is behind has
+    /// not been told of all of it; when that was the last, the connection ends.
+    pub(super) is_overdue: bool,
     /// The conversation holds bytes that came during a send.
     pub(super) has_unprocessed_input: bool,
     pub(super) life: Lifecycle,

@@ -5,7 +5,7 @@ use std::io;
 use plimsoll_reactor::progress::Sent;
 use plimsoll_sys::ring::Slot;
 
-use super::connection::{Connection, Lifecycle};
+use super::connection::{Connection, Lifecycle, Receive};
 use super::leaving::collect_output;
 use super::{EventLoop, OUTSTANDING};
 use crate::driver::conversation::ConversationState;
@@ -26,6 +26,21 @@ impl<P: Service> EventLoop<'_, P> {
             }
             return self.ring.ask_unacknowledged(slot);
         }
+        if connection.conversation.state != ConversationState::Receiving {
+            return self.end_overdue(slot).and_then(|()| self.drive(slot));
+        }
+        let looks_already = std::mem::replace(&mut connection.is_overdue, true);
+        if !looks_already && connection.receive == Receive::Armed {
+            connection.receive = Receive::Ending;
+            return self.ring.cancel_receive(slot);
+        }
+        // A receive that ends, or that waits for a buffer, is followed by one that does not wait.
+        Ok(())
+    }
+
+    /// Ends a connection whose time is over, with a word of the service's where it has one.
+    pub(super) fn end_overdue(&mut self, slot: Slot) -> io::Result<()> {
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         let Connection { conversation, unsent, body, .. } = connection;
         let free_buffers = &mut self.free_buffers;
         let outcome = conversation.expire(&mut self.workspace, |input, output, environment, _| {
@@ -35,7 +50,7 @@ impl<P: Service> EventLoop<'_, P> {
         if let Err(error) = outcome {
             self.fail(slot, &error)?;
         }
-        self.drive(slot)
+        Ok(())
     }
 
     /// Looks at what the peer has acknowledged, and gives it up where that is nothing for too long.

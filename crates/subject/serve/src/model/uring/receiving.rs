@@ -26,8 +26,11 @@ impl<P: Service> EventLoop<'_, P> {
                 self.awaiting_buffer.push_back(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
-            // Only a server that is ending receives without waiting.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.conversation.nothing_arrives(),
+            // Receives do not wait where the server is ending, or the connection's time is over.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.draining => {
+                connection.conversation.nothing_arrives();
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.end_overdue(slot)?,
             Err(error) => self.fail(slot, &error)?,
         }
         self.drive(slot)
