@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{Folder, Forwarder, accept, answer, asks, listener, reset, until};
 use crate::support::peer::read_once;
@@ -13,8 +13,8 @@ use crate::support::ruled::{Ruled, connect_from, is_cut_off};
 /// A listener that no connection gets through to: its queue is full, and the kernel drops what else
 /// is sent to it.
 struct Silent {
-    _listener: TcpListener,
-    _queued: Vec<TcpStream>,
+    listener: TcpListener,
+    queued: Vec<TcpStream>,
     address: SocketAddr,
 }
 
@@ -25,7 +25,22 @@ fn silent() -> Silent {
         queued.push(stream);
         assert!(queued.len() < 10_000, "the queue has no end");
     }
-    Silent { _listener: listener, _queued: queued, address }
+    Silent { listener, queued, address }
+}
+
+impl Silent {
+    /// Takes what is queued, and the first connection that gets through after it: the kernel of its
+    /// client tries again after 1, 3 and 7 s.
+    fn accept_another(&self) -> TcpStream {
+        let known: Vec<SocketAddr> =
+            self.queued.iter().map(|stream| stream.local_addr().expect("it is connected")).collect();
+        loop {
+            let (stream, peer) = self.listener.accept().expect("a connection");
+            if !known.contains(&peer) {
+                return stream;
+            }
+        }
+    }
 }
 
 #[test]
@@ -66,6 +81,29 @@ fn a_client_that_is_gone_before_there_is_a_server_is_let_go_at_once() {
     until("it is being connected", || ruled.forwarder.open_connections() > 0);
     reset(client);
     assert_eq!(ruled.ends(1)[0].0, "client_reset");
+}
+
+#[test]
+fn a_server_that_answers_in_time_a_forwarder_that_stands_still_is_relayed_to() {
+    // The time-out is longer than this machine takes to let the connection through, however busy it
+    // is.
+    for timeout in (2..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+        let silent = silent();
+        let ruled = Ruled::new(&[silent.address], &format!("connect_timeout = \"{}s\"", timeout.as_secs()));
+        let (start, mut client) = (Instant::now(), ruled.connect());
+        until("it is being connected", || ruled.forwarder.open_connections() > 0);
+        ruled.forwarder.signal("STOP");
+        let mut server = silent.accept_another();
+        let is_in_time = start.elapsed() < timeout;
+        std::thread::sleep(timeout);
+        ruled.forwarder.signal("CONT");
+        if is_in_time {
+            client.write_all(b"x").expect("it is connected");
+            server.read_exact(&mut [0]).expect("it is relayed");
+            return;
+        }
+    }
+    panic!("no connection gets through within minutes");
 }
 
 #[test]

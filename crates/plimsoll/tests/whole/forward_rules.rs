@@ -113,6 +113,27 @@ fn a_wait_for_a_rules_bandwidth_is_no_silence() {
 }
 
 #[test]
+fn what_came_in_time_to_a_forwarder_that_stood_still_is_relayed() {
+    let server = echo();
+    // The time-out is longer than this machine takes for an exchange, however busy it is.
+    for timeout in (0..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+        let ruled = Ruled::new(&[server], &format!("idle_timeout = \"{}s\"", timeout.as_secs()));
+        let (start, mut client) = (Instant::now(), ruled.connect());
+        exchange(&mut client);
+        ruled.forwarder.signal("STOP");
+        client.write_all(b"x").expect("there is room");
+        let is_in_time = start.elapsed() < timeout;
+        std::thread::sleep(timeout + Duration::from_millis(500));
+        ruled.forwarder.signal("CONT");
+        if is_in_time {
+            client.read_exact(&mut [0]).expect("it is relayed and answered");
+            return;
+        }
+    }
+    panic!("nothing is relayed within minutes");
+}
+
+#[test]
 fn a_server_is_told_who_has_connected() {
     for version in ["v1", "v2"] {
         let (server, address) = listener();

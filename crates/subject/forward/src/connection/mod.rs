@@ -176,6 +176,13 @@ impl Connection {
         }
     }
 
+    /// Either side may have something to be read, or its end: a read says.
+    pub(crate) fn expect_bytes(&mut self) {
+        for endpoint in [&mut self.client, &mut self.server].into_iter().flatten() {
+            endpoint.readable = true;
+        }
+    }
+
     /// A side is ready for something. What there is to relay is relayed, unless a turn is to come
     /// anyway.
     pub(crate) fn on_event(&mut self, side: Side, event: Ready, urgent: bool, context: &mut Context<'_>) -> Action {

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::epoll::Trigger;
+use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, net, unix};
 
@@ -200,6 +201,11 @@ impl EventLoop<'_> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let silent_until = connection.opened + connection.route.rule.limits.idle;
         let ConnectionState::Connecting(attempts) = &connection.state else { return };
+        // A loop that is behind has not been told of an answer that came in time.
+        let is_late = self.now >= attempts.until.min(silent_until);
+        if is_late && connection.server.as_ref().is_some_and(|server| has_answered(&server.socket)) {
+            return self.answered(key, true);
+        }
         if self.now >= silent_until {
             return self.cut(key, Ending::Idle);
         }
@@ -234,4 +240,10 @@ impl EventLoop<'_> {
             }
         }
     }
+}
+
+/// Whether the outcome of an attempt to connect is known.
+fn has_answered(socket: &OwnedFd) -> bool {
+    let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
+    poll::wait(&mut places, Some(Duration::ZERO)).is_ok_and(|count| count > 0)
 }

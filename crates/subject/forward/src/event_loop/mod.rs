@@ -292,6 +292,7 @@ impl EventLoop<'_> {
             ConnectionState::Header => self.follow_deadline(key),
             ConnectionState::Connecting(_) => self.attempt_is_due(key),
             ConnectionState::Relaying => match connection.look(self.now) {
+                Err(Ending::Idle | Ending::HalfClose) => self.end_silent(key),
                 Err(ending) => self.cut(key, ending),
                 Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
             },
@@ -299,6 +300,22 @@ impl EventLoop<'_> {
                 Action::Closes(ending) => self.close(key, ending),
                 _ => self.follow_deadline(key),
             },
+        }
+    }
+
+    /// Ends a connection that has been silent for too long, unless bytes have come in time that a
+    /// loop that is behind has not been told of.
+    fn end_silent(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.expect_bytes();
+        self.advance(key);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !matches!(connection.state, ConnectionState::Relaying) {
+            return;
+        }
+        match connection.look(self.now) {
+            Err(ending) => self.cut(key, ending),
+            Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
         }
     }
 

@@ -83,12 +83,7 @@ impl EventLoop<'_> {
     pub(super) fn list_due(&mut self) {
         for key in self.delayed.take_due(self.now, self.ready_list.len()) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            for side in [Side::Client, Side::Server] {
-                if let Some(endpoint) = connection.endpoint(side) {
-                    // There may be something, or the end: a read says.
-                    endpoint.readable = true;
-                }
-            }
+            connection.expect_bytes();
             connection.next_turn = NextTurn::Listed;
             self.ready_list.add(key);
         }
