@@ -1,11 +1,13 @@
-//! What this machine may refuse a forwarder at any time, by strace(1): sockets, ways to a server,
-//! pipes, rings and descriptor tables. The forwarder goes on, counts it, and says it.
+//! What this machine may refuse a forwarder at any time, as a rule by strace(1): sockets, ways to a
+//! server, pipes, rings and descriptor tables. The forwarder goes on, counts it, and says it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
-use crate::support::forwarder::{Forwarder, Noise, accept, command, echo, exchange, injected, listener};
+use crate::support::forwarder::{
+    Folder, Forwarder, Noise, accept, command, connect, echo, exchange, injected, listener, until,
+};
 use crate::support::server::may_trace;
 
 #[test]
@@ -25,6 +27,36 @@ fn a_message_that_a_worker_fails_to_take_is_taken_later() {
         assert_eq!(summary["ends"], serde_json::json!({"client_closed": 6}), "{accept}, {number}: {summary}");
         assert_eq!(summary["errors"]["enomem"], 1, "{accept}, {number}: {summary}");
     }
+}
+
+#[test]
+fn listeners_that_a_table_has_no_room_for_are_another_tables() {
+    const CONNECTIONS: usize = 20;
+    const NEW: usize = 24;
+    let (folder, server) = (Folder::new(), echo());
+    let rule = |listen: String| format!("\"{listen}\" = \"{server}\"\n");
+    let first = format!("[forward]\n{}", rule("127.0.0.1:0".to_owned()));
+    // With these, some 15 of 64 descriptors are left: fewer than there are new listeners.
+    let config = folder.write("forward.toml", &first);
+    let mut forwarder = Forwarder::start_with_limit(64, &["--config", &config, "--workers", "1"]);
+    let mut held: Vec<TcpStream> = (0..CONNECTIONS).map(|_| forwarder.connect()).collect();
+    held.iter_mut().for_each(exchange);
+    // Ports that are free now; asked for by number, as the table must name them.
+    let free: Vec<_> = (0..NEW).map(|_| listener()).collect();
+    let new: Vec<SocketAddr> = free.iter().map(|(_, address)| *address).collect();
+    drop(free);
+    let rules: String = new.iter().map(|address| rule(address.to_string())).collect();
+    folder.write("forward.toml", &format!("{first}{rules}"));
+    forwarder.signal("HUP");
+    until("the table is reloaded", || forwarder.sentence().contains("the table is reloaded"));
+    for address in new {
+        exchange(&mut connect(address));
+    }
+    held.iter_mut().for_each(exchange);
+    drop(held);
+    let summary = forwarder.stop();
+    assert_eq!(summary["connections"], CONNECTIONS + NEW, "{summary}");
+    assert_eq!(summary["errors"], serde_json::json!({"emfile": 1}), "{summary}");
 }
 
 #[test]

@@ -25,11 +25,15 @@ impl EventLoop<'_> {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => {
-                    // This table has no room for a listener: others may, and connections here go
-                    // on.
                     self.totals.count_error(&error);
                     (self.shared.say)(&format!("a worker cannot take a new listener: {error}; raise `ulimit -n`"));
                     descriptors.clear();
+                    if descriptor::is_full_table(&error) {
+                        // The message is gone. Another table, which is sent every listener, accepts
+                        // in place of this one, whose connections go on.
+                        self.lacks_listeners = true;
+                        self.report_full()?;
+                    }
                     continue;
                 }
             };
@@ -192,6 +196,9 @@ impl EventLoop<'_> {
 
     /// How many connections this table has descriptors for.
     pub(super) fn capacity(&self) -> usize {
+        if self.lacks_listeners {
+            return 0;
+        }
         let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
         (self.descriptors.saturating_sub(taken) / 2).max(1)
     }

@@ -88,6 +88,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         delayed: Delayed::new(Instant::now()),
         listening: false,
         full: false,
+        lacks_listeners: false,
         pause: Pause::default(),
         waiting: Vec::new(),
         wait: Pause::default(),
@@ -134,6 +135,8 @@ struct EventLoop<'a> {
     delayed: Delayed,
     listening: bool,
     full: bool,
+    /// There was no room in the table for listeners that were sent: it accepts no more.
+    lacks_listeners: bool,
     /// Something has run out.
     pause: Pause,
     /// Listeners that wait, as their rule has its part of the connections or epoll has no room for
@@ -310,9 +313,7 @@ impl EventLoop<'_> {
         connection.expect_bytes();
         self.advance(key);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !matches!(connection.state, ConnectionState::Relaying) {
-            return;
-        }
+        let ConnectionState::Relaying = connection.state else { return };
         match connection.look(self.now) {
             Err(ending) => self.cut(key, ending),
             Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
