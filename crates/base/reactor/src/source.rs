@@ -58,6 +58,12 @@ impl Rotation {
             Rotation::Listed(addresses) => Some(CONNECTIONS_PER_ADDRESS * addresses.len()),
         }
     }
+
+    /// Whether so many connections to one destination are more than the kernel quickly finds ports
+    /// for.
+    pub fn is_crowded_by(&self, connections: usize) -> bool {
+        connections > self.capacity().unwrap_or(CONNECTIONS_PER_ADDRESS)
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::warnings::codes::{
     BUSY, CLOSED, FEW_SAMPLES, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
 };
 use crate::warnings::lateness::{
-    LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness,
+    LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness, name_search_for_ports,
 };
 use crate::warnings::text::{percent, time, warning};
 
@@ -85,7 +85,10 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     if wanted_ns > 0.0 {
         summary.available_ratio = (1.0 - outcome.connections.unavailable_ns as f64 / wanted_ns).max(0.0);
     }
-    let late = lateness(&summary);
+    let mut late = lateness(&summary);
+    if let Some((warning, _)) = &mut late {
+        name_search_for_ports(warning, config);
+    }
     let all_work = outcome.cpu.saturating_sub(outcome.polled);
     let saturated = saturation(cores(outcome.busiest_work), cores(all_work), usable_cpus(config));
     summary.doubted = doubted_figures(&summary);

@@ -1,10 +1,13 @@
 //! How much of the response times is the generator's own lateness: of requests that were sent after
 //! they were due, and of answers that waited to be handled.
 
+use std::net::SocketAddr;
+
 use plimsoll_measure::summary::{Summary, Warning};
 use plimsoll_measure::times::{ReadFigure, TIMES_FIGURES, TimesSummary};
+use plimsoll_reactor::source::Rotation;
 
-use crate::config::Engine;
+use crate::config::{Config, Engine};
 use crate::warnings::codes::{LAG_ALLOWED, LATE, STAMPED_LATE};
 use crate::warnings::text::{percent, time, warning};
 
@@ -98,6 +101,27 @@ pub(super) fn lateness(summary: &Summary) -> Option<(Warning, bool)> {
          connection due at once"
     };
     Some((warning(LATE, message, remedy), invalid))
+}
+
+/// The lateness of a run that may owe it to the kernel's search for ports: where it does, that is
+/// what there is something to do about.
+pub(super) fn name_search_for_ports(late: &mut Warning, config: &Config) {
+    if opens_slowly(config) {
+        "more than 14,000 connections of one source address to one destination keep the kernel long in its search for \
+         free ports: give more addresses (--source-ip; in a suite's network, `addresses`), or open all connections \
+         first (--warm-up, --barrier)"
+            .clone_into(&mut late.remedy);
+    }
+}
+
+/// Whether connections open while requests are due, and their source addresses have so few ports
+/// left that the kernel takes up to a millisecond to find one.
+fn opens_slowly(config: &Config) -> bool {
+    let opening = &config.opening;
+    let first = config.stop_condition.is_count() && config.warm_up.is_zero() && !opening.barrier;
+    let each = config.connections.div_ceil(config.targets.len());
+    let rotation = |target: &SocketAddr| Rotation::choose(target.ip(), each, &opening.sources);
+    (first || opening.reconnect) && config.targets.iter().any(|target| rotation(target).is_crowded_by(each))
 }
 
 /// Requests that waited to be sent together with others, as `--max-lag` allows.

@@ -152,6 +152,29 @@ fn a_lag_is_judged_by_its_share_however_short_it_is() {
 }
 
 #[test]
+fn lag_while_ports_are_searched_for_asks_for_more_addresses() {
+    let late = late(100, 40 * MILLISECOND, 30 * MILLISECOND);
+    let [target, one, two] = ["192.0.2.9:7", "192.0.2.1", "192.0.2.2"];
+    let mut config = closed();
+    config.targets = vec![target.parse().expect("an address")];
+    config.stop_condition = StopCondition::Each(60);
+    let mut asks = |connections, sources: &[&str], warm_up| {
+        config.connections = connections;
+        config.opening.sources = sources.iter().map(|text| text.parse().expect("an address")).collect();
+        config.warm_up = warm_up;
+        let summary = summarise(&config, &late);
+        assert_eq!(summary.warnings[0].code, "generator_late");
+        summary.warnings[0].remedy.contains("--source-ip")
+    };
+    for (connections, sources, expected) in
+        [(14_000, &[][..], false), (14_001, &[], true), (28_000, &[one, two], false), (28_001, &[one, two], true)]
+    {
+        assert_eq!(asks(connections, sources, Duration::ZERO), expected, "{connections} from {sources:?}");
+    }
+    assert!(!asks(20_000, &[], WINDOW), "they are up before the window");
+}
+
+#[test]
 fn a_lag_that_only_the_furthest_percentiles_show_is_said_of_them() {
     let outcome = late(1000, 40 * MILLISECOND, 39 * MILLISECOND);
     assert_eq!(judge(&open(), &outcome), (true, codes(&["generator_late"])));
