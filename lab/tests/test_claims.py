@@ -70,6 +70,19 @@ def test_no_block_is_left_out_for_a_value_of_zero(zero: int) -> None:
     assert told.reason == "a value of zero has no ratio to another"
 
 
+@pytest.mark.parametrize(
+    ("least", "most", "outcome"),
+    [(1.0, None, "contradicted"), (None, 1.0, "contradicted"), (1.5, 3.0, "contradicted"), (0.8, 1.25, "confirmed")],
+)
+def test_of_two_that_are_zero_throughout_neither_is_more(least: float | None, most: float | None, outcome: str) -> None:
+    claim = replace(CLAIMED, least=least, most=most)
+    told = judged(claim, values={0: [0.0, 0.0], 1: [0.0, 0.0]})
+    assert (told.outcome, told.value, told.interval) == (outcome, None, None)
+    assert told.reason.startswith("both are zero in every block")
+    once = judged(claim, values={0: [0.0], 1: [0.0]})
+    assert once.outcome == "cannot be told"
+
+
 def test_points_without_a_block_in_common_are_said_to_have_none() -> None:
     run = run_record()
     run.claims = [CLAIMED]

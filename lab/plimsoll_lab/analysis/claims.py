@@ -5,7 +5,8 @@ A claim is *confirmed* where the whole interval of what was measured lies in the
 the network was not the one that was asked for. Where one of its points has no result, or the run
 changed what the point is, it is *not reachable here*, with what stopped it. A figure itself, such
 as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed. Where
-the server itself was the limit, what it held at once is the result.
+the server itself was the limit, what it held at once is the result. Two figures that are zero in
+every block are equal.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ HELD = "server.peak_connections"
 NO_FIGURE = "no trial of this point has the figure"
 LATE = "the generator's own lateness is half of the figure or more in each trial of this point"
 CUT_AWAY = "the links disturbed each trial of this point, and the figure is not known without that"
+BOTH_ZERO = "both are zero in every block"
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
@@ -129,18 +131,21 @@ def _judge(
     least = -math.inf if claim.least is None else claim.least
     most = math.inf if claim.most is None else claim.most
     decided = decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference)
+    if none == BOTH_ZERO:
+        # Neither is more than the other.
+        decided = CONFIRMED if least < 1 < most else CONTRADICTED
     outcome = UNTOLD if obstacle else decided
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
         CONTRADICTED: "the whole interval lies outside the claimed range",
         ELSEWHERE: "it lies in the claimed range, and such a figure belongs to its hardware",
-        UNTOLD: obstacle or none or "the interval reaches beyond the claimed range",
+        UNTOLD: "the interval reaches beyond the claimed range",
     }
     told = len(set.intersection(*(set(each) for each in series)))
     some = (
         f"; {told} of {run.settings.repeat} blocks tell it" if value is not None and told < run.settings.repeat else ""
     )
-    return _answer(claim, outcome, value, interval, reasons[outcome] + some)
+    return _answer(claim, outcome, value, interval, (obstacle or none or reasons[outcome]) + some)
 
 
 def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> str | None:
@@ -177,6 +182,8 @@ def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None,
         return _mean([(row[0].found, row[0].low, row[0].high) for row in told])
     if difference:
         return _mean([_difference(row) for row in told])
+    if len(series) == 2 and len(common) > 1 and all(each.high == 0 for row in told for each in row):
+        return None, None, BOTH_ZERO
     if any(each.low <= 0 for row in told for each in row):
         return None, None, "a value of zero has no ratio to another"
     value, interval, none = _mean([_difference([_log(each) for each in row]) for row in told])
