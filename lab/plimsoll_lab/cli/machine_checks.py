@@ -176,14 +176,8 @@ def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
-    need = max(
-        (
-            connections(point.load)
-            for point in points
-            if point.server.get("model") in {"threads", "fork"} or point.load.get("engine") in {"threads", "fork"}
-        ),
-        default=0,
-    )
+    forked, threaded = (_most_connections(points, kind) for kind in ("fork", "threads"))
+    need = max(forked, threaded)
     limits = {
         "kernel.pid_max": int(_read("/proc/sys/kernel/pid_max", "32768")),
         "kernel.threads-max": int(_read("/proc/sys/kernel/threads-max", "32768")),
@@ -192,12 +186,21 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     if user != resource.RLIM_INFINITY and os.geteuid() != 0:
         limits["ulimit -u"] = user
     limits |= {f"pids limit of {path}": most for path, most in _pids_limits()}
+    if threaded:
+        mappings = int(_read("/proc/sys/vm/max_map_count", "65530"))
+        limits["vm.max_map_count, of which each takes four"] = (mappings - mappings // 32) // 4
     name, least = min(limits.items(), key=lambda each: each[1])
     said = f"{least:,} threads and processes at most ({name}), and {need:,} connections have one each"
     if need >= least:
-        yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name}")
+        yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name.partition(',')[0]}")
     else:
         yield Finding(check="threads and pids", level="ok", message=said)
+
+
+def _most_connections(points: tuple[Point, ...], kind: str) -> int:
+    """The most connections of a point whose server or generator has one of this kind for each."""
+    having = (point for point in points if kind in {point.server.get("model"), point.load.get("engine")})
+    return max((connections(point.load) for point in having), default=0)
 
 
 def _pids_limits() -> Iterator[tuple[str, int]]:

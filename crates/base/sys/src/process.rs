@@ -196,6 +196,20 @@ pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Memory mappings of a thread: its stack, the stack that its handler of stack overflow has, and a
+/// guard page of each.
+const MAPPINGS_A_THREAD: usize = 4;
+
+/// How many more threads this process may start with the memory mappings that are left to it
+/// (vm.max_map_count, proc_sys_vm(5)); a part of them is kept for the heap. `None` where the kernel
+/// does not tell. The standard library ends the whole process where a new thread finds no mapping
+/// for the second of its stacks, so that starting more must not be tried.
+pub fn thread_room() -> Option<usize> {
+    let most: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
+    let used = std::fs::read_to_string("/proc/self/maps").ok()?.lines().count();
+    Some((most - most / 32).saturating_sub(used) / MAPPINGS_A_THREAD)
+}
+
 /// Keeps the calling thread, and threads that it starts from now on, on these CPUs
 /// (sched_setaffinity(2)). A CPU that does not exist, or that this process may not use, is an
 /// error.
@@ -208,4 +222,30 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
         set.set(*cpu);
     }
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn threads_take_no_more_mappings_than_there_is_room_for() {
+        const THREADS: usize = 200;
+        let all = Barrier::new(THREADS + 1);
+        let [before, with] = std::thread::scope(|scope| {
+            let before = thread_room().expect("the kernel tells");
+            for _ in 0..THREADS {
+                let waiting = std::thread::Builder::new().stack_size(128 * 1024);
+                waiting.spawn_scoped(scope, || all.wait()).expect("there is room");
+            }
+            let with = thread_room().expect("the kernel tells");
+            all.wait();
+            [before, with]
+        });
+        // Other tests may start a thread meanwhile, or end one.
+        let taken = before - with;
+        assert!((THREADS / 2..=THREADS + 50).contains(&taken), "{taken} of {before}");
+    }
 }

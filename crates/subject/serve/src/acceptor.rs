@@ -153,8 +153,8 @@ impl Acceptor<'_> {
             self.state.notify_once(
                 "spawn",
                 &format!(
-                    "accepting pauses, as no thread or process can be started: {error}; raise `ulimit -u` or \
-                     kernel.pid_max"
+                    "accepting pauses, as no thread or process can be started: {error}; raise `ulimit -u`, \
+                     kernel.pid_max or, for threads, vm.max_map_count"
                 ),
             );
             self.in_hand = Some((socket, peer));

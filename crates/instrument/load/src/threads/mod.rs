@@ -16,7 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use plimsoll_reactor::worker_group::Phase;
-use plimsoll_sys::clock;
+use plimsoll_sys::{clock, process};
 
 use crate::protocol::Protocol;
 use crate::shared::{Shared, Team, ThreadResult, pin};
@@ -48,6 +48,11 @@ impl<P: Protocol> Threads<P> {
     pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {
         let phase = Arc::new(AtomicU8::new(Phase::Run as u8));
         let mut threads = Threads { shared: Arc::clone(shared), phase, members: Vec::new() };
+        if let Some(room) = process::thread_room().filter(|room| shared.config.connections > *room) {
+            return Err(io::Error::other(format!(
+                "there are memory mappings for {room} threads; raise vm.max_map_count, or use --engine epoll"
+            )));
+        }
         for number in 0..shared.config.connections {
             let (own, phase) = (Arc::clone(shared), Arc::clone(&threads.phase));
             let builder = thread::Builder::new().name(format!("connection {number}")).stack_size(STACK_BYTES);

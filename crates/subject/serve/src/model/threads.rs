@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::event::Event;
-use plimsoll_sys::{net, signal};
+use plimsoll_sys::{net, process, signal};
 
 use crate::acceptor::{SpawnError, Spawner};
 use crate::driver::blocking;
@@ -52,6 +52,8 @@ struct Open {
 pub(crate) struct Threads<P> {
     prototype: P,
     shared: Arc<Shared>,
+    /// How many threads there may be at once.
+    room: usize,
 }
 
 impl<P: Service> Threads<P> {
@@ -64,12 +66,17 @@ impl<P: Service> Threads<P> {
             phase: AtomicU8::new(Phase::Run as u8),
             ended: Event::new()?,
         };
-        Ok(Threads { prototype, shared: Arc::new(shared) })
+        let room = process::thread_room().unwrap_or(usize::MAX);
+        Ok(Threads { prototype, shared: Arc::new(shared), room })
     }
 }
 
 impl<P: Service> Spawner for Threads<P> {
     fn begin(&mut self, socket: OwnedFd, peer: SocketAddr) -> Result<(), SpawnError> {
+        if self.open() >= self.room {
+            let error = io::Error::other(format!("{} threads have all memory mappings", self.room));
+            return Err(SpawnError { socket, error });
+        }
         let socket = Arc::new(socket);
         let key = lock(&self.shared.open).insert(Open { socket: Arc::clone(&socket), thread: None });
         let (shared, service, held) = (Arc::clone(&self.shared), self.prototype.clone(), Arc::clone(&socket));
@@ -217,14 +224,39 @@ mod tests {
         }
     }
 
+    fn threads() -> Threads<Panics> {
+        let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
+        Threads::new(Panics, state).expect("an event")
+    }
+
+    fn connection() -> (TcpStream, OwnedFd, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let (socket, peer) = listener.accept().expect("a connection");
+        (client, socket.into(), peer)
+    }
+
+    #[test]
+    fn a_connection_waits_where_there_is_no_room_for_its_thread() {
+        let mut threads = Threads { room: 1, ..threads() };
+        let [(first, socket, peer), (_second, waiting, other)] = [connection(), connection()];
+        assert!(threads.begin(socket, peer).is_ok(), "there is room for one");
+        let SpawnError { socket, error } = threads.begin(waiting, other).expect_err("there is room for no other");
+        assert_eq!(error.to_string(), "1 threads have all memory mappings");
+        drop(first);
+        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        while threads.open() > 0 {
+            assert!(Instant::now() < deadline, "the first does not end");
+            thread::yield_now();
+        }
+        assert!(threads.begin(socket, other).is_ok(), "there is room again");
+    }
+
     #[test]
     fn a_connection_that_panics_ends_and_is_counted() {
-        let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
-        let mut threads = Threads::new(Panics, state).expect("an event");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
-        let (socket, peer) = listener.accept().expect("a connection");
-        assert!(threads.begin(socket.into(), peer).is_ok(), "a thread can be made");
+        let mut threads = threads();
+        let (mut client, socket, peer) = connection();
+        assert!(threads.begin(socket, peer).is_ok(), "a thread can be made");
         client.write_all(b"x").expect("the thread reads");
         let deadline = Instant::now() + std::time::Duration::from_secs(60);
         while threads.open() > 0 {
