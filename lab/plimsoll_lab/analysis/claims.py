@@ -62,7 +62,7 @@ HELD = "server.peak_connections"
 NO_FIGURE = "no trial of this point has the figure"
 LATE = "the generator's own lateness is half of the figure or more in each trial of this point"
 CUT_AWAY = "the links disturbed each trial of this point, and the figure is not known without that"
-BOTH_ZERO = "both are zero in every block"
+ALL_ZERO = "every value is zero"
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
@@ -131,7 +131,7 @@ def _judge(
     least = -math.inf if claim.least is None else claim.least
     most = math.inf if claim.most is None else claim.most
     decided = decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference)
-    if none == BOTH_ZERO:
+    if none == ALL_ZERO and claim.against is None:
         # Neither is more than the other.
         decided = CONFIRMED if least < 1 < most else CONTRADICTED
     outcome = UNTOLD if obstacle else decided
@@ -182,10 +182,9 @@ def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None,
         return _mean([(row[0].found, row[0].low, row[0].high) for row in told])
     if difference:
         return _mean([_difference(row) for row in told])
-    if len(series) == 2 and len(common) > 1 and all(each.high == 0 for row in told for each in row):
-        return None, None, BOTH_ZERO
     if any(each.low <= 0 for row in told for each in row):
-        return None, None, "a value of zero has no ratio to another"
+        is_all = len(common) > 1 and all(each.high == 0 for row in told for each in row)
+        return None, None, ALL_ZERO if is_all else "a value of zero has no ratio to another"
     value, interval, none = _mean([_difference([_log(each) for each in row]) for row in told])
     return math.exp(value), interval and (math.exp(interval[0]), math.exp(interval[1])), none
 
