@@ -39,8 +39,10 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
         assert (summary["limited_by"] in {"generator", "environment"}, done.returncode) == (True, 4), summary["answer"]
         return
     # 5 ms of one core for each reply: 200 a second, so 20 at once take 100 ms; a busy machine makes
-    # them fewer. At a higher rate the queue needs a while to grow: with r requests a second, half
-    # of those in the window have waited (r / 200 - 1) x 250 ms or less.
-    assert 1 <= summary["lower"] < summary["upper"]
-    assert summary["lower"] <= (22 if over == "connections" else 290)
-    assert done.returncode == 0, summary["answer"]
+    # them fewer, and none where nothing tells its other programs from a server that was there
+    # before. At a higher rate the queue needs a while to grow: with r requests a second, half of
+    # those in the window have waited (r / 200 - 1) x 250 ms or less.
+    lower = summary["lower"] or 0
+    assert lower < summary["upper"]
+    assert lower <= (22 if over == "connections" else 290)
+    assert done.returncode == (0 if lower else 3), summary["answer"]
