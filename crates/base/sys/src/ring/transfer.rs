@@ -79,7 +79,8 @@ impl Ring {
         self.push(request.user_data(Kind::Send.tag(number)))
     }
 
-    /// Reports [`Completion::Room`] once when a socket has room for what is to be sent.
+    /// Reports [`Completion::Room`](super::Completion::Room) once when a socket has room for what
+    /// is to be sent.
     pub fn await_room(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::PollAdd::new(Fixed(slot.0), libc::POLLOUT as u32).build();
         self.push(request.user_data(Kind::Room.tag(slot.0)))
