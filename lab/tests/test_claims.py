@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -72,7 +73,16 @@ def test_no_block_is_left_out_for_a_value_of_zero(zero: int) -> None:
 
 @pytest.mark.parametrize(
     ("least", "most", "outcome"),
-    [(1.0, None, "contradicted"), (None, 1.0, "contradicted"), (1.5, 3.0, "contradicted"), (0.8, 1.25, "confirmed")],
+    [
+        # `> 1` and `< 1`: the bound is no part of the range.
+        (math.nextafter(1.0, math.inf), None, "contradicted"),
+        (0.0, math.nextafter(1.0, -math.inf), "contradicted"),
+        # `>= 1` and `<= 1`: equal ones are in it.
+        (1.0, None, "confirmed"),
+        (0.0, 1.0, "confirmed"),
+        (1.5, 3.0, "contradicted"),
+        (0.8, 1.25, "confirmed"),
+    ],
 )
 def test_of_two_that_are_zero_throughout_neither_is_more(least: float | None, most: float | None, outcome: str) -> None:
     claim = replace(CLAIMED, least=least, most=most)
