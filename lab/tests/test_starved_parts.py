@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,6 +16,7 @@ from plimsoll_lab.hosts import agent, processes
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.threads import RunQueue, ThreadReading
+from plimsoll_lab.hosts.samplers.usage import ProcessUsage
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -54,7 +55,11 @@ def test_who_had_the_cpus_is_why_a_part_was_not_done(wait: Wait, code: str, mess
         replace(WAIT, waited_s=39.0),
         # Its own threads had the CPUs.
         replace(WAIT, own_s=100.0, foreign_s=60.0),
+        replace(WAIT, own_s=140.0),
+        # Nobody had much of them.
         replace(WAIT, own_s=0.0, foreign_s=20.0),
+        replace(WAIT, own_s=0.0, foreign_s=0.0, steal_s=20.0),
+        replace(WAIT, own_s=0.0, foreign_s=0.0, throttled_s=0.8),
         # As a program starts.
         replace(WAIT, length_s=0.9, waited_s=0.8, own_s=0.0, foreign_s=1.7),
     ],
@@ -116,6 +121,17 @@ def test_a_trial_whose_part_had_no_cpu_is_made_again(monkeypatch: pytest.MonkeyP
     assert re.match(others + r"[\d.]+ s: " + re.escape(late), record.reason or "")
     assert [each.code for each in record.warnings] == ["machine_busy"]
     assert retry_reason(record) == record.reason
+
+
+def test_a_generator_that_used_the_cpus_itself_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the threads that still were, it had used nothing: other programs were blamed."""
+
+    def busy(pids: Iterable[int]) -> tuple[ProcessUsage, ...]:
+        return tuple(ProcessUsage(pid=pid, name="plimsoll", cpu_s=1000.0) for pid in pids)
+
+    monkeypatch.setattr(processes, "read_processes", busy)
+    record = trial_beside_others(monkeypatch, "hang", waited_s=600.0)
+    assert (record.outcome, record.warnings) == ("failed", ())
 
 
 @pytest.mark.parametrize("fake", ["hang", "never_ready"])

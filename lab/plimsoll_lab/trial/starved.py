@@ -76,12 +76,14 @@ def end_wait(
     try:
         now = read_usage(host, process, _on(host, others), thorough=False)
         queues = _run_queues([*_on(host, {SERVER: process, **others}).values(), *started.values()])
-        own_s = now.server.cpu_s - begun.server.cpu_s + sum(each.ran_s for each in _run_queues(started.values()))
+        # By processes: of their threads some have ended, and of many not all are read.
+        ran_s = sum(each.cpu_s for one in started.values() for each in one.tree())
     except HostLost:
         # That is the outcome then.
         raise
     except LabError:
         return None
+    own_s = ran_s + now.server.cpu_s - begun.server.cpu_s
     own_s += sum(now.others[name].cpu_s - before.cpu_s for name, before in begun.others.items())
     first, last = begun.machine, now.machine
     busy_s = last.busy_s - first.busy_s - (last.softirq_threads_s - first.softirq_threads_s)
