@@ -84,7 +84,8 @@ def read_distribution(text: str, path: Path, options: Options) -> Result:
 def _rows(text: str, path: Path) -> Iterator[tuple[float, float, int]]:
     """Value, share and total count of each row behind the head."""
     lines = enumerate(text.splitlines(), 1)
-    next(line for _, line in lines if HEAD.search(line))
+    # A head that is broken over lines has no row behind it.
+    next((line for _, line in lines if HEAD.search(line)), None)
     for number, line in lines:
         if line.strip() and not line.lstrip().startswith("#"):
             found = ROW.fullmatch(line)

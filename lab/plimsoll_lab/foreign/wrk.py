@@ -58,7 +58,7 @@ def read_text(text: str, path: Path) -> Result:
         raise ForeignFileError(path, "it holds several runs: write each into a file of its own")
     corrected = CORRECTED in text
     tool = "wrk2" if corrected or "Thread calibration:" in text else "wrk"
-    answered, per_s = int(total[1]), float(rate[1])
+    answered, per_s = int(total[1]), _number(rate[1], path)
     if answered and per_s <= 0:
         raise ForeignFileError(path, f"it counts {answered} requests at a rate of 0")
     found = STATUS_ERRORS.search(text)
@@ -66,7 +66,7 @@ def read_text(text: str, path: Path) -> Result:
     errors = _errors(text)
     completed = answered - failing
     failed, timed_out = failing + errors["read"] + errors["write"], errors["timeout"]
-    times = _times(text, answered)
+    times = _times(text, answered, path)
     check_order(times, path)
     lost = failed + timed_out
     summary: Json = {
@@ -100,24 +100,32 @@ def _errors(text: str) -> dict[str, int]:
     return dict(zip(("connect", "read", "write", "timeout"), numbers, strict=True))
 
 
-def _times(text: str, answered: int) -> dict[str, float]:
+def _number(text: str, path: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ForeignFileError(path, f"'{text}' is no number") from None
+
+
+def _times(text: str, answered: int, path: Path) -> dict[str, float]:
     """The exact statistics below the spectrum where there are some; else those of the threads."""
     times: dict[str, float] = {}
     stats, exact, most = THREADS.search(text), MEAN.search(text), MAX.search(text)
     if exact is not None and most is not None:
         # wrk2 divides its microseconds by 1,000 for the spectrum and its footer.
         count = int(most[2])
-        times = {"mean": float(exact[1]) * 1e3, "stdev": float(exact[2]) * 1e3, "max": float(most[1]) * 1e3}
+        mean, stdev, highest = (_number(each, path) * 1e3 for each in (exact[1], exact[2], most[1]))
+        times = {"mean": mean, "stdev": stdev, "max": highest}
     elif stats is not None:
         count = answered
-        values = [float(stats[place]) * UNITS_US[stats[place + 1]] for place in (1, 3, 5)]
+        values = [_number(stats[place], path) * UNITS_US[stats[place + 1]] for place in (1, 3, 5)]
         times = dict(zip(("mean", "stdev", "max"), values, strict=True))
     if not times or not count:
         return {}
     block = DISTRIBUTION.search(text)
-    for percent, value, unit in PERCENTILE.findall(block[1]) if block else ():
-        if float(percent) < WHOLE:
-            times[percentile_key(float(percent))] = float(value) * UNITS_US[unit]
+    for told, value, unit in PERCENTILE.findall(block[1]) if block else ():
+        if (percent := _number(told, path)) < WHOLE:
+            times[percentile_key(percent)] = _number(value, path) * UNITS_US[unit]
     return {"count": count, **times}
 
 
