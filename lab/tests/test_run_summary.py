@@ -167,3 +167,26 @@ def test_an_answer_has_three_sentences_at_most_and_counts_the_capacities_that_it
         *(each.text for each in five.capacities[:2]),
         "3 more settings are in the table of capacities.",
     ]
+
+
+def test_the_cells_of_the_best_are_those_of_the_verdict_within_the_controls_noise(tmp_path: Path) -> None:
+    """Poll is a tenth faster, and one that was measured twice differs by a half from itself: the
+    answer had both as the best, and the matrix one.
+    """
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=8)
+    run = folder.read_run()
+    twice = run.points[0].model_copy(update={"number": 2, "control": True})
+    again = [
+        replace(each, number=16 + each.block, point=2, figures={name: 1.5 * was for name, was in each.figures.items()})
+        for each in folder.read_trials()
+        if each.point == 0
+    ]
+    for trial in again:
+        folder.write_trial(trial)
+    planned = [PlannedTrial(number=each.number, block=each.block, point=2) for each in again]
+    changed(folder, points=[*run.points, twice], trials=[*run.trials, *planned])
+    summary = summarise_run(folder)
+    rate = next(each for each in summary.verdicts if each.figure == "completed_rate")
+    assert (set(rate.best), list(rate.others)) == ({"epoll", "poll"}, [])
+    cells = {each.contender: each.best for each in summary.scores if each.figure == "completed_rate"}
+    assert cells == {"epoll": True, "poll": True}

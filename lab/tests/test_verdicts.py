@@ -187,6 +187,20 @@ def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> No
     assert (quiet.best, [each.name for each in quiet.others]) == (["a"], ["b"])
 
 
+def test_the_reason_counts_those_within_the_noise_floor_too() -> None:
+    """Three cannot be distinguished from the best; two were counted."""
+    near = replace(NEAR, low=-0.1, high=0.2)
+    ranking = Ranking(
+        comparison=replace(controlled(0.5), contenders=dict.fromkeys("abc", NINE)),
+        places=[place("a"), place("b", 1.01, 1, 1.03), place("c", 1.5, 1.25, 2)],
+        unranked={},
+        pairs=both({("b", "a"): near, ("c", "a"): AHEAD, ("c", "b"): AHEAD}),
+    )
+    found = verdict_of(ranking)
+    assert found.best == ["a", "b", "c"]
+    assert (found.call, found.reason) == ("not shown", "3 contenders may be best, and cannot be distinguished")
+
+
 @pytest.mark.parametrize(
     ("one", "again"),
     [

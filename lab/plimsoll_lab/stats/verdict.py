@@ -84,9 +84,9 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
     comparison = ranking.comparison
     winner, runner_up, pair = _leaders(ranking)
     floor = _control(comparison, rng)
-    call, reason = _call(ranking, pair, margin, floor)
     within = _within_floor(ranking, winner, floor)
     best = [place for place in ranking.places if place.may_be_best or place.name in within]
+    call, reason = _call(ranking, pair, margin, floor, len(best))
     reaches = [place.at_most for place in best]
     level = [
         place.name
@@ -163,7 +163,7 @@ def _within_floor(ranking: Ranking, winner: str | None, floor: float | None) -> 
     return [place.name for place in ranking.others if ranking.pairs[place.name, winner].estimate <= nearest]
 
 
-def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | None) -> tuple[Call, str]:
+def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | None, may_be: int) -> tuple[Call, str]:
     if pair is None:
         return _no_pair(ranking)
     if pair.low > 0 and len(ranking.best) == 1:
@@ -172,7 +172,7 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
         return "better", f"every other contender's interval against {ranking.best[0]} excludes 1"
     if _within(pair, margin):
         return "equivalent", f"the interval lies within {margin * 100:g} %"
-    return "not shown", f"{len(ranking.best)} contenders may be best, and cannot be distinguished"
+    return "not shown", f"{may_be} contenders may be best, and cannot be distinguished"
 
 
 def _no_pair(ranking: Ranking) -> tuple[Call, str]:
