@@ -48,6 +48,31 @@ def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> Non
         assert (each.level == "ok") or each.fix, each
 
 
+@pytest.mark.parametrize(
+    ("forked", "threaded", "level", "limit", "need"),
+    [
+        # 65,530 mappings are enough for 15,870 threads of one process.
+        (20_000, 100, "ok", "kernel.pid_max", "20,000"),
+        (100, 20_000, "warn", "vm.max_map_count, of which each takes four", "20,000"),
+        (40_000, 15_000, "warn", "kernel.pid_max", "40,000"),
+    ],
+)
+def test_processes_of_fork_do_not_share_the_mappings_of_one(
+    monkeypatch: pytest.MonkeyPatch, forked: int, threaded: int, level: str, limit: str, need: str
+) -> None:
+    """Of 20,000 processes it was said that there can be 15,870, as threads were asked for too."""
+    told = {"pid_max": "32768", "threads-max": "100000", "max_map_count": "65530"}
+    monkeypatch.setattr(machine_checks, "_read", lambda path, default: told.get(path.rpartition("/")[2], default))
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    rows = "".join(
+        f'[[point]]\n"server.model" = "{model}"\n"load.connections" = {count}\n'
+        for model, count in (("fork", forked), ("threads", threaded))
+    )
+    found = findings(plan(rest=rows))["threads and pids"]
+    assert found.level == level
+    assert f"({limit}), and {need} connections have one each" in found.message
+
+
 COMMAND = 'command = ["nginx"]\nready = "tcp:80"\n'
 
 

@@ -37,6 +37,8 @@ CONNECTION_BYTES = 10 << 10
 """Kernel memory of both ends of a connection over loopback."""
 MEMORY_SPARE = 0.8
 """The part of the available memory that a run may plan with."""
+MAPPINGS = "vm.max_map_count, of which each takes four"
+"""The limit of the threads of one process; each process of `fork` has its own."""
 LOAD_A_CPU = 0.2
 """A load average above this per CPU is the work of other programs."""
 STEAL_WARNED = 0.01
@@ -177,7 +179,6 @@ def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     forked, threaded = (_most_connections(points, kind) for kind in ("fork", "threads"))
-    need = max(forked, threaded)
     limits = {
         "kernel.pid_max": int(_read("/proc/sys/kernel/pid_max", "32768")),
         "kernel.threads-max": int(_read("/proc/sys/kernel/threads-max", "32768")),
@@ -186,10 +187,12 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     if user != resource.RLIM_INFINITY and os.geteuid() != 0:
         limits["ulimit -u"] = user
     limits |= {f"pids limit of {path}": most for path, most in _pids_limits()}
+    asked = dict.fromkeys(limits, max(forked, threaded))
     if threaded:
         mappings = int(_read("/proc/sys/vm/max_map_count", "65530"))
-        limits["vm.max_map_count, of which each takes four"] = (mappings - mappings // 32) // 4
-    name, least = min(limits.items(), key=lambda each: each[1])
+        limits[MAPPINGS], asked[MAPPINGS] = (mappings - mappings // 32) // 4, threaded
+    name = min(limits, key=lambda each: limits[each] - asked[each])
+    least, need = limits[name], asked[name]
     said = f"{least:,} threads and processes at most ({name}), and {need:,} connections have one each"
     if need >= least:
         yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name.partition(',')[0]}")
