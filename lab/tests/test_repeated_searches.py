@@ -220,7 +220,10 @@ def test_the_answer_has_those_who_carry_all_or_less_than_the_least_or_failed(tmp
         ([(1000, 1010)] * 8, "pass", "at most"),
         ([(800, 810)] * 8, "worse", "at least"),
         ([(1000, 1010)] * 7 + [(None, None)], "failed", "new failed: no such option"),
-        ([(None, FLOOR)] * 8, "undecided", "new: search 1 found no load that is carried"),
+        # It ended undecided, where `compare` calls it worse.
+        ([(None, FLOOR)] * 8, "worse", "new's capacity is at least 90.0 % worse."),
+        ([(1000, 1010)] * 7 + [(None, FLOOR)], "undecided", "new: search 8 found no load that is carried"),
+        ([(MOST, None)] * 8, "pass", "at most"),
     ],
 )
 def test_a_gate_over_capacities_judges_these_and_not_the_loads_that_were_tried(

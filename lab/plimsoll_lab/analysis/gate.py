@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
 from plimsoll_lab.stats.reasons import percent
@@ -25,6 +26,7 @@ from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
+from plimsoll_lab.suite.figures import CAPACITY
 
 SEVERITY: tuple[GateOutcome, ...] = ("pass", "undecided", "worse", "failed")
 """Of several findings the last one here is the gate's."""
@@ -37,6 +39,9 @@ def judge_gate(
     baseline, tolerance, compare = run.family.baseline, run.family.tolerance, run.family.compare
     if baseline is None or compare is None:
         return None
+    if run.search is not None:
+        # One that carries not even the lowest load has lost what the baseline carries beyond that.
+        family = capacity_family(run, compare, with_none=True)
     # A suite names it by its value.
     named = {formatting.value(point.point[compare]): formatting.contender(point.point, compare) for point in points}
     baseline = named.get(baseline, baseline)
@@ -144,7 +149,11 @@ def _searches(run: RunRecord, compare: str) -> list[tuple[GateOutcome, str]]:
 
 
 def _with_zero(compared: FigureComparison) -> list[str]:
-    """The contenders that had a value of zero, or below."""
+    """The contenders that had a value of zero, or below. A capacity that begins at 0 is below the
+    lowest load, and not zero.
+    """
+    if compared.figure == CAPACITY:
+        return []
     return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
 
 
@@ -251,6 +260,8 @@ def _estimate(each: Loss) -> str:
 def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None and each.at_most is None and each.blocks < LEAST_BLOCKS:
         return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
+    if (each.at_least is None or each.at_most is None) and each.comparison.figure == CAPACITY:
+        return f"{_of_loss(each, run)} is bounded on one side alone by some of its searches"
     if each.at_least is None or each.at_most is None:
         return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
     low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)

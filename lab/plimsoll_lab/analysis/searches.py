@@ -92,19 +92,20 @@ def _finite(bound: float) -> int | None:
     return None if math.isinf(bound) else int(bound)
 
 
-def capacity_family(run: RunRecord, compare: str) -> list[FigureComparison]:
+def capacity_family(run: RunRecord, compare: str, *, with_none: bool = False) -> list[FigureComparison]:
     """The capacities at each setting of the other axes. A capacity is the interval between its
     bounds: below the floor it begins at 0, and it has no end where the server was not the limit.
+    `with_none` keeps contenders all of whose capacities are below the floor.
     """
     places: dict[str, list[SearchRecord]] = {}
     for each in run.searches:
         if compare in each.setting:
             at = {path: value for path, value in each.setting.items() if path != compare}
             places.setdefault(repr(at), []).append(each)
-    return [_question(here, compare) for here in places.values()]
+    return [_question(here, compare, with_none=with_none) for here in places.values()]
 
 
-def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
+def _question(here: Sequence[SearchRecord], compare: str, *, with_none: bool) -> FigureComparison:
     names = list(dict.fromkeys(formatting.contender(each.setting, compare) for each in here))
     contenders: dict[str, dict[int, Interval]] = {}
     for each in here:
@@ -112,7 +113,8 @@ def _question(here: Sequence[SearchRecord], compare: str) -> FigureComparison:
             upper = each.upper if each.limited_by == "server" else None
             bounds = (float(each.lower or 0), math.inf if upper is None else float(upper))
             contenders.setdefault(formatting.contender(each.setting, compare), {})[each.block] = bounds
-    contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
+    if not with_none:
+        contenders = {name: found for name, found in contenders.items() if any(low for low, _ in found.values())}
     return FigureComparison(
         figure="capacity",
         better="higher",

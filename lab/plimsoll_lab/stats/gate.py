@@ -52,9 +52,9 @@ class BaselineComparison:
     contender: str
     """The contender that is compared with the baseline."""
     baseline: Mapping[int, Value]
-    """The baseline's figure by block, or what it lies between; above zero."""
+    """The baseline's figure by block, or what it lies between; above zero, but for a lower end."""
     values: Mapping[int, Value]
-    """The contender's figure by block, or what it lies between; above zero."""
+    """The contender's figure by block, or what it lies between; above zero, but for a lower end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,11 +68,11 @@ class Loss:
     blocks: int
     """Blocks in which both were measured."""
     estimate: float | None
-    """None where no block has both, or a block has only a lower bound of one."""
+    """None where no block has both, or a block leaves an end of either open."""
     at_least: float | None
-    """L; None where too few blocks have both, or the contender has only a lower bound in one."""
+    """L; None where too few blocks have both, or nothing bounds the loss below in one."""
     at_most: float | None
-    """U; None where too few blocks have both, or the baseline has only a lower bound in one."""
+    """U; None where too few blocks have both, or nothing bounds it above in one."""
 
 
 def losses(comparisons: Sequence[BaselineComparison], rng: np.random.Generator) -> list[Loss]:
@@ -115,11 +115,12 @@ def blocks_for(*, noise: float, tolerance: float, comparisons: int) -> int | Non
 
 def _worse(comparison: BaselineComparison) -> tuple[Array, Array, Array]:
     """The log ratio by which the contender is worse in each shared block: an estimate, the least
-    and the most that it may be. Of a lower bound the bound is the estimate.
+    and the most that it may be. Where one end is none, the other is the estimate.
     """
     blocks = sorted(comparison.baseline.keys() & comparison.values.keys())
-    old = np.log([_ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
-    new = np.log([_ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
+    with np.errstate(divide="ignore"):  # the logarithm of a lower end of 0 is no bound
+        old = np.log([_ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
+        new = np.log([_ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
     least, most = new[:, 0] - old[:, 1], new[:, 1] - old[:, 0]
     middle = _middle(new) - _middle(old)
     return (-middle, -most, -least) if comparison.better == "higher" else (middle, least, most)
@@ -130,7 +131,8 @@ def _ends(value: Value) -> tuple[float, float]:
 
 
 def _middle(ends: Array) -> Array:
-    return np.where(np.isinf(ends[:, 1]), ends[:, 0], ends.mean(axis=1))
+    low, high = ends[:, 0], ends[:, 1]
+    return np.where(np.isinf(high), low, np.where(np.isinf(low), high, (low + high) / 2))
 
 
 def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:

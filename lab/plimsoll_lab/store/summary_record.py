@@ -301,13 +301,13 @@ class LossRecord(Record):
     blocks: int
     """Blocks in which both were measured."""
     loss: float | None
-    """The estimate; null where no block has both, or a block has only a lower bound of one."""
+    """The estimate; null where no block has both, or a block leaves an end of either open."""
     at_least: float | None
-    """The lower bound; null where too few blocks have both, or the contender has only a lower bound
-    in one."""
+    """The lower bound; null where too few blocks have both, or nothing bounds the loss below in
+    one."""
     at_most: float | None
-    """The upper bound; null where too few blocks have both, or the baseline has only a lower bound
-    in one."""
+    """The upper bound; null where too few blocks have both, or nothing bounds the loss above in
+    one."""
     outcome: GateOutcome
     """What it means for the gate."""
 
