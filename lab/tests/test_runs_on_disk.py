@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,15 @@ def test_a_folder_hides_what_it_is_told_to(tmp_path: Path) -> None:
     folder = RunFolder(path=tmp_path, hide=lambda record: redact(record, secrets=["--seed 1"]))
     folder.write_run(run_record())
     assert folder.read_run().command == f"plimsoll lab run it.toml {HIDDEN}"
+
+
+def test_trials_are_read_in_their_order_beyond_four_digits(tmp_path: Path) -> None:
+    """Trial 10,000 came before trial 1,001."""
+    folder = stored_run(tmp_path / "0001")
+    (trial,) = folder.read_trials()
+    for number in (10_000, 1001, 1000):
+        folder.write_trial(replace(trial, number=number))
+    assert [each.number for each in folder.read_trials()] == [1, 1000, 1001, 10_000]
 
 
 def test_a_damaged_record_is_refused_with_the_place_of_the_damage(run: Path, lab: Lab) -> None:

@@ -111,7 +111,8 @@ class RunFolder:
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
         found = []
-        for path in sorted((self.path / kind).glob("*.json")):
+        # Of more than 9,999 trials some numbers are longer.
+        for path in sorted((self.path / kind).glob("*.json"), key=lambda each: (len(each.stem), each.stem)):
             trial = _check(path, TrialRecord)
             if path != self.trial_file(trial.number, kind):
                 raise damaged(path, f"number: {trial.number} is another trial's")
