@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from made_records import ENVIRONMENT, run_record
 
-from plimsoll_lab.analysis.environments import differences_between
+from plimsoll_lab.analysis.environments import changes_of_machine, differences_between
 from plimsoll_lab.store.run_record import DescriptorLimits, EnvironmentRecord
 from plimsoll_lab.suite.spec import RunSettings
 
@@ -86,3 +86,20 @@ def test_three_runs_of_a_side_are_named_and_of_more_the_rest_is_counted() -> Non
     assert of_b == ["cpus: 2 in A and 1 of 4 runs of B (0005), 4 in 3 of 4 runs of B (0002, 0003, 0004)"]
     more = unlike([ENVIRONMENT], [larger] * 5 + [ENVIRONMENT])
     assert more == ["cpus: 2 in A and 1 of 6 runs of B (0007), 4 in 5 of 6 runs of B (0002, 0003, 0004 and 2 more)"]
+
+
+def test_what_of_a_machine_has_changed_is_told_in_words() -> None:
+    """What the record before does not tell has not changed, and what belongs to a process or to a
+    namespace is nothing of the machine.
+    """
+    abacus = changed(cpu="an abacus")
+    assert changes_of_machine(ENVIRONMENT, abacus) == []
+    assert changes_of_machine(abacus, ENVIRONMENT) == ["the CPU was an abacus and is not known"]
+    limits = DescriptorLimits(soft=1, hard=2)
+    own = changed(open_files_limit=limits, metering="proc", somaxconn="1", tcp_congestion_control="bbr")
+    assert changes_of_machine(ENVIRONMENT, own) == changes_of_machine(own, ENVIRONMENT) == []
+    assert changes_of_machine(ENVIRONMENT, changed(memory="8160000 kB")) == []
+    assert changes_of_machine(ENVIRONMENT, changed(memory="8170000 kB", system="Linux 6.2")) == [
+        "the kernel was Linux 6.1 and is Linux 6.2",
+        "the memory was 8000000 kB and is 8170000 kB",
+    ]
