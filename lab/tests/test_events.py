@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -20,7 +21,7 @@ from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.problem import Interrupted
-from plimsoll_lab.store.folder import new_run
+from plimsoll_lab.store.folder import RunFolder, new_run
 from plimsoll_lab.store.records import Json, Outcome, ResultWarning, Sample, TrialRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
@@ -152,6 +153,31 @@ def test_a_trial_that_is_made_again_begins_anew_and_says_why_in_words(
     assert begun == [(1, None), (1, "other programs used 1.20 cores"), (2, None), (3, None), (4, None)]
 
 
+def test_a_trial_that_is_made_again_is_kept_whole_and_on_disk_at_each_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ended between two writes, a run had a trial made again of which nothing said so."""
+    first = replace(suspect(1), server={"stderr_tail": "slow today"})
+    made = iter([first, *(suspect(number, "ok") for number in (1, 2, 3, 4))])
+    monkeypatch.setattr(run, "run_trial", lambda *_: next(made))
+    monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
+    written: list[tuple[int, int]] = []
+    write = RunFolder.write_trial
+
+    def seen(folder: RunFolder, trial: TrialRecord) -> None:
+        written.append((trial.number, len(trial.attempts)))
+        write(folder, trial)
+
+    monkeypatch.setattr(RunFolder, "write_trial", seen)
+    plan = plan_of(SEARCH.partition("[limits]")[0].replace("repeat = 1", "repeat = 4"))
+    folder, machines = new_run(tmp_path), cast("Machines", None)
+    run.carry_out(folder, run_record(), plan, machines, "", Events(folder))
+    assert written == [(1, 0), (1, 1), (2, 0), (3, 0), (4, 0)]
+    kept = sorted((folder.path / "attempts").iterdir())
+    assert [each.name for each in kept] == ["0001-1.json"]
+    assert json.loads(kept[0].read_text()) == json.loads(json.dumps(first.to_json()))
+
+
 def test_a_trial_that_a_search_makes_again_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page that follows a run would else add up the seconds of both measurements."""
     made = iter([suspect(1), suspect(1, "ok")])
@@ -162,6 +188,7 @@ def test_a_trial_that_a_search_makes_again_begins_anew(tmp_path: Path, monkeypat
     started: Json = {"event": "trial_started", "number": 1}
     search._trial(plan, plan.points[0], PlannedTrial(number=1, block=1, point=0), 0, started)
     assert heard == [started, started | {"again": "other programs used 1.20 cores"}]
+    assert [each.name for each in (folder.path / "attempts").iterdir()] == ["0001-1.json"]
 
 
 def test_a_run_that_was_ended_as_a_trial_was_made_again_makes_it_again_when_it_is_resumed(
@@ -182,9 +209,7 @@ def test_a_run_that_was_ended_as_a_trial_was_made_again_makes_it_again_when_it_i
             outcome, planned = next(left), cast("PlannedTrial", arguments[5])
             if outcome is None:
                 raise Interrupted(signal.SIGINT)
-            trial = suspect(planned.number, outcome)
-            folder.write_trial(trial)
-            return trial
+            return suspect(planned.number, outcome)
 
         monkeypatch.setattr(run, "_measure", one)
         run.carry_out(folder, record, plan, machines, "", Events(folder))

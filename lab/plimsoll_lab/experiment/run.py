@@ -256,15 +256,13 @@ def _describe_hosts(cluster: RayCluster) -> list[HostRecord]:
 def _measure(
     folder: RunFolder, testbed: Testbed, binary: str, plan: Plan, point: Point, planned: PlannedTrial, events: Events
 ) -> TrialRecord:
-    """Make one measurement, and keep its record, its files and its timeline."""
+    """Make one measurement, and keep its files and its timeline."""
     records = folder.records(planned.number)
     captures = folder.captures() if plan.suite.capture else None
     outputs = Outputs(captures=captures, records=records, notify=events.publish)
     trial = run_trial(testbed, binary, plan.suite, point, planned, outputs)
     write_timelines(folder.path, records, trial)
-    trial = with_growth(folder, trial)
-    folder.write_trial(trial)
-    return trial
+    return with_growth(folder, trial)
 
 
 def with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
@@ -317,11 +315,14 @@ def carry_out(
                     if trial is None:
                         events.publish(started)
                         trial = _measure(folder, testbed, binary, plan, point, planned, events)
+                        folder.write_trial(trial)
                     while trial is stored or (budget > 0 and _may_pass(trial, lasting)):
                         budget -= trial is not stored or trial is halfway
                         events.publish(started | {"again": retry_reason(trial)})
-                        repeated = _measure(folder, testbed, binary, plan, point, planned, events)
-                        trial = with_discarded_attempt(trial, repeated)
+                        folder.keep_attempt(trial)
+                        trial = with_discarded_attempt(
+                            trial, _measure(folder, testbed, binary, plan, point, planned, events)
+                        )
                         folder.write_trial(trial)
                 except NoHost as lacking:
                     postponed.append((planned.number, lacking))
@@ -334,8 +335,10 @@ def carry_out(
                 if nothing_works(made[kept:], points) and place + 1 < len(left):
                     return None
         if postponed:
-            numbers = ", ".join(str(number) for number, _ in postponed)
-            raise NoHost(f"trials {numbers} could not be made: {postponed[-1][1]}", exit_code=ENVIRONMENT)
+            raise NoHost(
+                f"trials {', '.join(str(number) for number, _ in postponed)} could not be made: {postponed[-1][1]}",
+                exit_code=ENVIRONMENT,
+            )
         status = "complete"
     except Interrupted as signal:
         interrupted = signal

@@ -261,6 +261,7 @@ class SearchRun:
                 raise HostsKeepGoing(trial)
             # Who watches begins anew: the seconds of both measurements would add up.
             self._events.publish(started | {"again": reason})
+            self._folder.keep_attempt(trial)
             trial = with_discarded_attempt(trial, self._measure_once(plan, point, planned))
             self._folder.write_trial(trial)
         return trial

@@ -105,8 +105,18 @@ class RunFolder:
         """Every trial against a null server, in order."""
         return self._read_trials("null")
 
+    def keep_attempt(self, trial: TrialRecord) -> None:
+        """Keep a measurement whole that is made again: the next one takes its place among the
+        trials.
+        """
+        (self.path / "attempts").mkdir(exist_ok=True)
+        path = self.trial_file(trial.number, "attempts")
+        self._write(path.with_stem(f"{path.stem}-{len(trial.attempts) + 1}"), trial)
+
     def _write_trial(self, kind: str, trial: TrialRecord) -> None:
-        path = self.trial_file(trial.number, kind)
+        self._write(self.trial_file(trial.number, kind), trial)
+
+    def _write(self, path: Path, trial: TrialRecord) -> None:
         write_atomically(path, json.dumps(self.hide(trial.to_json()), ensure_ascii=False) + "\n")
 
     def _read_trials(self, kind: str) -> list[TrialRecord]:
