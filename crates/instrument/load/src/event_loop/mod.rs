@@ -9,6 +9,7 @@
 //! request). What goes the other way waits in a queue for the same turn: `established`, `freed`.
 //! Between two turns it waits for events or for the next instant ([`timing`]).
 
+mod backlog;
 mod boundary;
 mod deferred_reads;
 mod epoll;
@@ -46,6 +47,7 @@ use crate::record::{self, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
 use crate::shared::{Shared, ThreadResult, Usage, pin};
+use backlog::Backlog;
 use deferred_reads::{DeferredReads, WallClock, wall_time};
 use sockets::{EVENT_BATCH, WAKE};
 use unhandled::Unhandled;
@@ -155,9 +157,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     unhandled: Unhandled,
     /// When the last wait was entered.
     entered: u64,
-    /// For how many turns time-outs are held back at most, while events that were there before them
-    /// are handled; `None` where none is.
-    held_turns: Option<usize>,
+    /// Up to when everything that came has been handled.
+    backlog: Backlog,
     /// Where the kernel's times of arrivals lie in the run's.
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
@@ -217,7 +218,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             unsubmitted: Vec::new(),
             unhandled: Unhandled::default(),
             entered: 0,
-            held_turns: None,
+            backlog: Backlog::of(share),
             clock: WallClock::default(),
             deferred_reads: DeferredReads::default(),
             opened: 0,
@@ -310,12 +311,13 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         let full = events == EVENT_BATCH;
         // A ring's wait brings a part of what is there (io_uring/io_uring.h,
-        // IO_LOCAL_TW_DEFAULT_MAX), and some of it is no event.
-        let has_more = if S::DEFERS { events > 0 } else { full };
-        self.pass_turn(has_more);
+        // IO_LOCAL_TW_DEFAULT_MAX), and some of it is no event. One that is interrupted brings
+        // nothing (signal(7), on SIGCONT).
+        let has_more = self.sockets.was_interrupted() || if S::DEFERS { events > 0 } else { full };
+        self.backlog.pass_turn(self.entered, has_more);
         let now = self.shared.control.instant(self.now());
         while let Some(key) = self.wheel.next_due(now) {
-            self.fire(Key::from_raw(key), has_more);
+            self.fire(Key::from_raw(key));
         }
         // After the events: some of them happened before the window closed.
         self.close_window_by(self.now());

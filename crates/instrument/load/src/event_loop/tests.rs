@@ -260,6 +260,29 @@ fn a_request_that_times_out_though_a_connection_is_free_waited_for_the_generator
 }
 
 #[test]
+fn a_request_times_out_though_every_turn_leaves_events() {
+    let mut event_loop: EventLoop<Echo, Silent<true>> = open_loop_of(1, |config| {
+        config.pace = Pace::Closed { think: Think::None, phase: Start::Spread };
+        config.timeout = Duration::from_nanos(1);
+    });
+    let key = event_loop.due.pop_front().expect("its request is due");
+    event_loop.begin_due(key);
+    event_loop.note_submitted();
+    // Between two looks at its time-out there are many turns.
+    for _ in 0..2 {
+        for _ in 0..10 {
+            event_loop.entered = event_loop.now();
+            event_loop.backlog.pass_turn(event_loop.entered, true);
+        }
+        event_loop.fire(key);
+    }
+    event_loop.shared.control.opens.set(0);
+    event_loop.pass_openings(event_loop.now());
+    let warm_up = event_loop.finish().books.and_then(|books| books.warm_up).expect("there was one");
+    assert_eq!((warm_up.requests.timed_out, warm_up.requests.in_flight), (1, 0));
+}
+
+#[test]
 fn a_request_is_sent_when_it_is_submitted_and_not_when_it_is_queued() {
     let mut event_loop: EventLoop<Echo, Silent<true>> = open_loop_of(1, |_| ());
     event_loop.dispatch(1);

@@ -10,40 +10,21 @@ use crate::protocol::Protocol;
 use crate::record;
 use crate::shared::ETIMEDOUT;
 
-/// Events that a connection may have at once: what came, and with a ring its sends.
-const EVENTS_EACH: usize = 4;
-/// Events that a wait brings at least, where there are so many: a ring's (IO_LOCAL_TW_DEFAULT_MAX).
-const EVENTS_A_WAIT: usize = 20;
 /// When a time-out that is held back is looked at again, in nanoseconds. Sooner would cost a loop
 /// with many of them the time in which it catches up.
 const HOLD: u64 = 2_000_000;
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
-    /// A turn has handled events; `has_more` says that more may be there.
-    pub(super) fn pass_turn(&mut self, has_more: bool) {
-        self.held_turns = match self.held_turns {
-            Some(left @ 1..) if has_more => Some(left - 1),
-            _ => None,
-        };
-    }
-
-    /// When to look again at a time-out that was due at `deadline`; `None` where it is over. What
-    /// it waited for may have come before it: a generator that was stopped, or had no CPU, would
-    /// else take answers that lie there for lost. So a wait has to be entered after the deadline,
-    /// as one that is interrupted brings nothing (signal(7), on SIGCONT), and what was there has to
-    /// be handled. After as many turns as the events of all connections take it waits no more.
-    fn next_look(&mut self, deadline: u64, has_more: bool, now: u64) -> Option<u64> {
-        if self.entered < deadline {
-            return Some(deadline);
-        }
-        let most = (EVENTS_EACH * self.share).div_ceil(EVENTS_A_WAIT);
-        let holds = has_more && *self.held_turns.get_or_insert(most) > 0;
-        holds.then_some(now + HOLD)
+    /// When to look again at a time-out that was due at `deadline`; `None` where it is over: what
+    /// came before it is handled, and was no answer.
+    fn next_look(&mut self, deadline: u64, now: u64) -> Option<u64> {
+        let is_over = self.backlog.is_handled(deadline, self.entered);
+        (!is_over).then(|| if self.entered < deadline { deadline } else { now + HOLD })
     }
 
     /// A connection's timer has fired; it may be early, as a deadline that moves away does not move
-    /// its timer. `has_more` says that more events may be there.
-    pub(super) fn fire(&mut self, key: Key, has_more: bool) {
+    /// its timer.
+    pub(super) fn fire(&mut self, key: Key) {
         let now = self.now();
         let timeout = self.timeout_ns();
         let Some(connection) = self.slab.get_mut(key) else { return };
@@ -60,7 +41,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return self.set_timer(key, deadline);
         }
         let awaits_event = matches!(connection.state, State::Connecting | State::Handshaking | State::Busy);
-        if awaits_event && let Some(at) = self.next_look(deadline, has_more, now) {
+        if awaits_event && let Some(at) = self.next_look(deadline, now) {
             return self.set_timer(key, at);
         }
         let Some(connection) = self.slab.get(key) else { return };
