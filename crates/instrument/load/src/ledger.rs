@@ -228,7 +228,8 @@ impl Ledger {
         let wait = free.saturating_sub(due).min(self.timeout);
         self.waited(wait, backoff.min(wait));
         if wait < self.timeout {
-            self.sent(due.max(free), now);
+            // Whoever finds it, and when: it waits no more.
+            self.sent(due.max(free), now.min(due.saturating_add(self.timeout)));
         }
         self.count_unsent(now.saturating_sub(due));
         self.shown.1 += 1;

@@ -181,6 +181,18 @@ fn unavailable_time_is_that_of_wanted_connections_within_the_window() {
 }
 
 #[test]
+fn a_request_that_times_out_was_late_until_then_whenever_it_is_found() {
+    let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..open() });
+    ledger.open(0, 0);
+    // A connection was free before it fell due; and a quarter of its time after.
+    ledger.expired(2 * SECOND, SECOND, 9 * SECOND, 0);
+    ledger.expired(2 * SECOND, 9 * SECOND / 4, 9 * SECOND, 0);
+    ledger.close(9 * SECOND, std::iter::empty());
+    let lag = ledger.finish().window.schedule_lag.summary();
+    assert_eq!([lag.max, 2.0 * lag.mean].map(f64::round), [1_000_000.0, 1_750_000.0]);
+}
+
+#[test]
 fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     let records = Records { connections: true, ..Records::default() };
     let mut ledger = ledger(&Config { stop_condition: StopCondition::Each(2), records, ..closed() });
