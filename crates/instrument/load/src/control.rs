@@ -258,7 +258,7 @@ fn common_instant() -> (Instant, u64) {
 pub(crate) struct Gauge {
     pub(crate) completed: AtomicU64,
     pub(crate) failed: AtomicU64,
-    /// Open loop: connections that are free.
+    /// Open loop: connections that are free; of threads, those that wait for a request to fall due.
     pub(crate) free: AtomicU64,
 }
 

@@ -34,8 +34,8 @@ impl Untaken {
         if !self.counts || self.ledger.phase() == Phase::Drain {
             return;
         }
-        // A loop that has shown a free connection since before the request was due did not get to
-        // it in time.
+        // A loop or a thread that has shown a free connection since before the request was due did
+        // not get to it in time.
         let is_free = control.gauges.iter().any(|gauge| gauge.free.load(Ordering::Relaxed) > 0);
         while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
             let at = due.at.saturating_add(self.timeout);

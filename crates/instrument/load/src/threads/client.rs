@@ -54,6 +54,8 @@ pub(super) struct Client<'a, P: Protocol> {
     /// Open loop: the request taken, and since when the connection is free for it.
     pub(super) reserved: Option<Due>,
     pub(super) free: u64,
+    /// Whether the gauge counts it as free.
+    shows_free: bool,
     pub(super) ledger: Ledger,
     shown: (u64, u64),
     result: ThreadResult,
@@ -99,6 +101,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             under_way: None,
             reserved: None,
             free: 0,
+            shows_free: false,
             ledger: Ledger::new(config, P::TELLS_TRANSMISSION, 1, recorder),
             shown: (0, 0),
             result: ThreadResult::new(number),
@@ -364,6 +367,17 @@ impl<'a, P: Protocol> Client<'a, P> {
         self.shown = (completed, failed);
         if let Some((count, last)) = self.ledger.take_ended() {
             self.shared.control.end_requests(count, last);
+        }
+    }
+
+    /// Shows whether the connection is free for a request that is yet to fall due.
+    pub(super) fn show_free(&mut self, free: bool) {
+        let gauges = &self.shared.control.gauges;
+        let gauge = &gauges[self.number % gauges.len()].free;
+        match (std::mem::replace(&mut self.shows_free, free), free) {
+            (false, true) => _ = gauge.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = gauge.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
         }
     }
 

@@ -123,6 +123,7 @@ impl<P: Protocol> Client<'_, P> {
     /// A connection is lost, with the request under way if there is one; whether there is more to
     /// do.
     pub(super) fn lose(&mut self, cause: Cause) -> bool {
+        self.show_free(false);
         let now = self.now();
         self.cross_boundaries(now);
         let request = self.under_way.take();

@@ -64,6 +64,7 @@ impl<P: Protocol> Client<'_, P> {
             Pace::Closed { think, phase } => self.carry_closed_loop(think, phase),
             Pace::Open { .. } => self.carry_open_loop(),
         }
+        self.show_free(false);
     }
 
     /// Whether the run has another request for this connection. A counted run claims it now, so
@@ -117,6 +118,9 @@ impl<P: Protocol> Client<'_, P> {
         while self.may_go_on() {
             let Some(due) = self.shared.schedule.take(self.shared.control.closes.get()) else { return };
             self.reserved = Some(due);
+            if due.at > self.now() {
+                self.show_free(true);
+            }
             if !(self.claim_arrival() && self.sleep_until(due.at) && self.claim_arrival()) {
                 return;
             }
@@ -137,6 +141,7 @@ impl<P: Protocol> Client<'_, P> {
                 self.show();
                 continue;
             }
+            self.show_free(false);
             self.ledger.waited(self.free.saturating_sub(due.at), backoff);
             if !self.carry(due.at, due.at.max(self.free), now) {
                 return;

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::tally::Requests;
@@ -87,6 +88,55 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
     shared.control.closes.set(1000);
     let requests = carry(&shared, None).window.requests;
     assert_eq!((requests.scheduled, requests.timed_out), (3, 3));
+}
+
+#[test]
+fn a_connection_is_shown_free_while_its_request_is_yet_to_fall_due_and_no_longer() {
+    let free = |shared: &Shared<_>| shared.control.gauges[0].free.load(Ordering::Relaxed);
+    let shared = shared(open(), echo());
+    shared.control.gate.set(HOUR);
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| Client::new(&shared, &phase, 0).carry_requests());
+        let begun = Instant::now();
+        while free(&shared) == 0 && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        let shown = free(&shared);
+        phase.store(worker_group::Phase::Stop as u8, Ordering::Release);
+        waiting.join().expect("it ends");
+        assert_eq!((shown, free(&shared)), (1, 0));
+    });
+}
+
+#[test]
+fn a_connection_with_a_request_under_way_is_not_shown_free() {
+    let shared = shared(open(), echo());
+    shared.control.gate.set(0);
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    let (own, mut peer) = pair();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::new(&shared, &phase, 0);
+            client.socket = Some(OwnedFd::from(own));
+            client.show_free(true);
+            client.carry_requests();
+        });
+        peer.read_exact(&mut [0; 64]).expect("a request");
+        let shown = shared.control.gauges[0].free.load(Ordering::Relaxed);
+        phase.store(worker_group::Phase::Stop as u8, Ordering::Release);
+        assert_eq!(shown, 0);
+    });
+}
+
+#[test]
+fn a_connection_that_is_lost_is_not_shown_free() {
+    let shared = shared(Config { stop_condition: StopCondition::Each(1), ..open() }, echo());
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    let mut client = Client::new(&shared, &phase, 0);
+    client.show_free(true);
+    assert!(!client.lose(Cause::Closed), "it is given up");
+    assert_eq!(shared.control.gauges[0].free.load(Ordering::Relaxed), 0);
 }
 
 #[test]
