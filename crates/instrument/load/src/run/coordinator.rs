@@ -112,6 +112,9 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
     /// on, or from the barrier.
     pub(super) fn set_first_moments(&mut self) {
         let Shared { config, control, .. } = &**self.shared;
+        // It may have been set while threads waited for their start.
+        control.follow_wall_clock();
+        self.untaken.follow_clock(control);
         let now = control.now();
         if !config.opening.barrier && !config.pace.is_open() {
             control.gate.set(now);

@@ -262,8 +262,6 @@ fn run_threads<P: Protocol>(
         team.join();
         return Ok(Outcome::nothing(interrupted));
     }
-    // It may have been set while the start was awaited.
-    shared.control.follow_wall_clock();
     let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>())?;
     coordinator.set_first_moments();
     team.wake();

@@ -1,11 +1,14 @@
 //! A coordinator without threads to coordinate.
 
-use plimsoll_measure::arrivals::Think;
+use std::sync::mpsc::channel;
+
+use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_sys::event::Event;
 
 use super::*;
 use crate::config::tests::config;
 use crate::config::{Config, Opening, Pace, Phase as Start};
+use crate::record::Records;
 use crate::shared::tests::{echo, shared};
 
 /// Keeps when it was told that the window opened and closed.
@@ -70,6 +73,35 @@ fn a_start_that_is_given_is_by_the_wall_clock_as_it_is_then() {
     let error = start.abs_diff(Duration::from_nanos(now) + ahead);
     assert!(error < Duration::from_secs(30), "{error:?}");
     assert_eq!(coordinator.start_lag, Duration::ZERO);
+}
+
+#[test]
+fn what_no_connection_takes_is_recorded_by_the_wall_clock_as_it_is_when_requests_may_begin() {
+    let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+    for is_given in [false, true] {
+        let (seconds, received) = channel();
+        let records = Records { seconds: Some(seconds), ..Records::default() };
+        let opening = Opening { barrier: is_given, await_start: is_given, ..closed_loop().opening };
+        let timeout = Duration::from_millis(500);
+        let shared = Arc::new(shared(Config { opening, records, timeout, ..config(pace) }, echo()));
+        let control = &shared.control;
+        control.set_wall_clock_back(Duration::from_secs(60));
+        let mut seen = Seen::default();
+        let mut coordinator = Coordinator::new(&shared, &mut seen, signals(), 1, 0).expect("an input");
+        if is_given {
+            control.connection_up();
+            coordinator.awaited = Some(Awaited { told: true, given: Some(SystemTime::now()) });
+            coordinator.start(control.now()).expect("it was given");
+        } else {
+            coordinator.set_first_moments();
+        }
+        let wall_clock = control.wall_clock(control.now());
+        let error = wall_clock.duration_since(SystemTime::now()).unwrap_or_else(|error| error.duration());
+        assert!(error < Duration::from_secs(30), "{error:?}");
+        shared.schedule.begin(0);
+        coordinator.untaken.pass(2_000_000_000, control, &shared.schedule);
+        assert_eq!(received.try_recv().map(|second| second.from), Ok(control.unix(0)), "{is_given}");
+    }
 }
 
 #[test]
