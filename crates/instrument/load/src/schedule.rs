@@ -342,6 +342,16 @@ mod tests {
     }
 
     #[test]
+    fn the_back_off_after_its_time_out_is_no_part_of_a_requests_wait() {
+        let pace = Pace::Open { rate: Rate::constant(1.0), spacing: Spacing::Fixed };
+        let timeout = Duration::from_nanos(100);
+        let schedule = Schedule::new(&Config { connections: 1, timeout, ..config(pace) });
+        schedule.backs_off(70);
+        let waits = [(0, 60), (0, 90), (0, 1000), (80, 1000)].map(|(from, to)| schedule.backoff_within(from, to));
+        assert_eq!(waits, [0, 20, 30, 100]);
+    }
+
+    #[test]
     fn no_back_off_is_longer_than_the_wait_it_is_a_part_of() {
         let mut waits = Waits::of(1);
         // The second comes from a loop that read its clock before the first span was over.

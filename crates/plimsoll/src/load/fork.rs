@@ -261,6 +261,8 @@ mod tests {
             ("cpu_contended", "generator 2: it waited for 20 % of the window"),
             ("tls_failed", "generator 2: TLS failed on 1 connection: nobody known signed it"),
             ("tls_failed", "generator 3: TLS failed on 1 connection: it has expired"),
+            ("connections_missing", "generator 2: 1 of 1 connections: ECONNREFUSED"),
+            ("connections_missing", "generator 3: 1 of 1 connections: ETIMEDOUT"),
         ];
         let once = once_each(&said.map(warning), 3);
         let told: Vec<_> = once.iter().map(|warning| warning.message.as_str()).collect();
@@ -268,6 +270,8 @@ mod tests {
             "2 of 3 processes: it waited for 12 % of the window",
             "2 of 3 processes: TLS failed on 1 connection: it has expired",
             "1 of 3 processes: TLS failed on 1 connection: nobody known signed it",
+            "1 of 3 processes: 1 of 1 connections: ECONNREFUSED",
+            "1 of 3 processes: 1 of 1 connections: ETIMEDOUT",
         ];
         assert_eq!(told, expected);
     }

@@ -94,6 +94,26 @@ fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
 }
 
 #[test]
+fn the_window_of_a_run_of_which_a_process_was_killed_is_told_to_its_end() {
+    let mut load = command("echo", &echo().to_string(), "--engine fork -c 3 -d 1h");
+    let mut child = load.spawn().expect("the binary runs");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    stdout.read_line(&mut lines).expect("the window opens");
+    let started = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).expect("it runs");
+    let one = started.split_whitespace().next().expect("it has started three").to_owned();
+    for (signal, process) in [("KILL", one), ("TERM", child.id().to_string())] {
+        assert!(Command::new("kill").args(["-s", signal, &process]).status().expect("kill runs").success());
+    }
+    stdout.read_to_string(&mut lines).expect("text");
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("ended without a result"), "{stderr}");
+    let told: Vec<_> = lines.lines().map(|line| line.contains("\"window_closed\"")).collect();
+    assert_eq!(told, [false, true], "{lines}");
+}
+
+#[test]
 fn processes_that_are_ended_before_they_begin_move_no_end_of_the_window() {
     let before = unix_s();
     // The second begins an hour after the first.

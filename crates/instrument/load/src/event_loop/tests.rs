@@ -260,6 +260,34 @@ fn a_request_that_times_out_though_a_connection_is_free_waited_for_the_generator
 }
 
 #[test]
+fn the_wait_of_a_request_that_is_never_sent_is_due_to_connections_that_waited_to_be_opened_again() {
+    for times_out in [true, false] {
+        let mut event_loop = open_loop(|config| {
+            if times_out {
+                config.timeout = Duration::from_nanos(1);
+            }
+        });
+        event_loop.shared.control.opens.set(0);
+        event_loop.pass_openings(event_loop.now());
+        // All of them have waited since before it was due.
+        for _ in 0..10 {
+            event_loop.shared.schedule.backs_off(0);
+        }
+        if times_out {
+            event_loop.dispatch(1);
+        } else {
+            event_loop.pool.clear();
+            event_loop.reserved = event_loop.shared.schedule.take(None);
+        }
+        let window = books(event_loop).window;
+        let ends = (window.requests.timed_out, window.requests.unsent);
+        assert_eq!(ends, if times_out { (1, 0) } else { (0, 1) });
+        let (wait, backoff) = (window.pool_wait.summary(), window.backoff_wait.summary());
+        assert_eq!((wait.count, wait.max, backoff.count), (1, 0.0, 1), "{wait:?} {backoff:?}");
+    }
+}
+
+#[test]
 fn a_request_times_out_though_every_turn_leaves_events() {
     let mut event_loop: EventLoop<Echo, Silent<true>> = open_loop_of(1, |config| {
         config.pace = Pace::Closed { think: Think::None, phase: Start::Spread };
@@ -321,12 +349,13 @@ fn a_wall_clock_that_was_set_before_requests_begin_is_that_of_their_log() {
     event_loop.shared.control.gate.set(0);
     event_loop.pass_openings(event_loop.now());
     let key = event_loop.due.pop_front().expect("its request is due");
+    let shared = Arc::clone(&event_loop.shared);
+    let begun = shared.control.unix(shared.control.now());
     event_loop.begin_due(key);
     event_loop.lose(key, Cause::Closed);
-    let shared = Arc::clone(&event_loop.shared);
     drop(books(event_loop));
     let row = received.try_iter().flatten().next().expect("it is logged");
-    assert!(row.at <= shared.control.unix(shared.control.now()), "{}", row.at);
+    assert!((begun..=shared.control.unix(shared.control.now())).contains(&row.at), "{} from {begun}", row.at);
 }
 
 #[test]

@@ -153,6 +153,25 @@ mod tests {
     }
 
     #[test]
+    fn what_no_connection_takes_while_all_wait_to_be_opened_again_waited_for_that() {
+        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+        let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
+        let control = Control::new(10, None, 0, 1).expect("an event");
+        let schedule = Schedule::new(&config);
+        schedule.begin(0);
+        for _ in 0..10 {
+            schedule.backs_off(0);
+        }
+        control.opens.set(0);
+        control.closes.set(SECOND);
+        let books = Untaken::new(&config, &control).finish(SECOND, &control, &schedule).expect("it counts");
+        let window = books.window;
+        assert_eq!((window.requests.timed_out, window.requests.unsent), (50, 50));
+        let (wait, backoff) = (window.pool_wait.summary(), window.backoff_wait.summary());
+        assert_eq!((wait.max, backoff.count), (0.0, 100), "{wait:?} {backoff:?}");
+    }
+
+    #[test]
     fn of_a_window_that_never_opened_nothing_is_counted_but_as_the_warm_ups() {
         let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
         let config = Config { timeout: Duration::from_millis(500), ..config(pace) };

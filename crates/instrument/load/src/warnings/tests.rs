@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::tally::Tally;
+use plimsoll_measure::times::Times;
 use plimsoll_sys::signal::Signal;
 
 use super::together::{judge_merged, judge_together};
@@ -142,8 +143,8 @@ fn lag_that_makes_up_half_of_the_tail_is_the_generators_own_doing() {
 #[test]
 fn a_lag_is_judged_by_its_share_however_short_it_is() {
     let mut outcome = honest();
-    outcome.window.response = plimsoll_measure::times::Times::default();
-    outcome.window.schedule_lag = plimsoll_measure::times::Times::default();
+    outcome.window.response = Times::default();
+    outcome.window.schedule_lag = Times::default();
     for _ in 0..REQUESTS {
         outcome.window.response.record_ns(100_000);
         outcome.window.schedule_lag.record_ns(60_000);
@@ -244,9 +245,9 @@ fn processes_that_use_every_cpu_together_were_the_limit_though_each_alone_was_no
 }
 
 /// The merged record of processes: the figures of the whole, and what each said of itself.
-fn merged(whole: &Outcome, part: &Outcome) -> Summary {
-    let Summary { valid, doubted, warnings, .. } = summarise(&open(), part);
-    Summary { valid, doubted, warnings, ..summarise(&open(), whole) }
+fn merged(config: &Config, whole: &Outcome, part: &Outcome) -> Summary {
+    let Summary { valid, doubted, warnings, .. } = summarise(config, part);
+    Summary { valid, doubted, warnings, ..summarise(config, whole) }
 }
 
 #[test]
@@ -254,20 +255,75 @@ fn lateness_is_that_of_all_processes_however_few_requests_each_has() {
     let codes_of =
         |summary: &Summary| summary.warnings.iter().map(|warning| warning.code.clone()).collect::<Vec<String>>();
     let (late, honest) = (late(100, 40 * MILLISECOND, 30 * MILLISECOND), honest());
-    let mut together = merged(&late, &honest);
+    let mut together = merged(&open(), &late, &honest);
     judge_together(&mut together, &open());
     assert_eq!((together.valid, codes_of(&together)), (false, codes(&["generator_late"])));
     assert!(together.doubted.contains(&"response_time_us.p99".to_owned()));
     // Generators of one load on several hosts, each of which has too few as well.
-    let mut together = merged(&late, &honest);
+    let mut together = merged(&open(), &late, &honest);
     judge_merged(&mut together);
     assert_eq!((together.valid, codes_of(&together)), (false, codes(&["generator_late"])));
     assert!(together.doubted.contains(&"response_time_us.p99".to_owned()));
     // One process of which a request or two were late says nothing about the whole.
-    let mut accident = merged(&honest, &late);
+    let mut accident = merged(&open(), &honest, &late);
     assert!(!accident.valid);
     judge_together(&mut accident, &open());
     assert_eq!((accident.valid, codes_of(&accident), accident.doubted.len()), (true, codes(&[]), 0));
+}
+
+#[test]
+fn what_follows_from_figures_is_said_of_those_of_all_processes_and_not_of_those_of_each() {
+    let config = Config { max_lag: Duration::from_micros(10), ..open() };
+    let changed = |change: fn(&mut Outcome)| {
+        let mut outcome = honest();
+        change(&mut outcome);
+        outcome
+    };
+    fn each(times: &mut Times, ns: u64) {
+        (0..REQUESTS).for_each(|_| times.record_ns(ns));
+    }
+    let cases = [
+        ("generator_late", late(100, 40 * MILLISECOND, 30 * MILLISECOND)),
+        ("lag_allowed", changed(|outcome| each(&mut outcome.window.schedule_lag, MILLISECOND))),
+        ("answers_stamped_late", changed(|outcome| each(&mut outcome.window.receive_lag, 4 * MILLISECOND))),
+        ("connections_busy", changed(|outcome| each(&mut outcome.window.pool_wait, 4 * MILLISECOND))),
+        ("rate_not_offered", changed(|outcome| outcome.window.sent /= 2)),
+        (
+            "connections_unavailable",
+            changed(|outcome| {
+                outcome.connections.reopened = 1;
+                outcome.connections.unavailable_ns = 5 * WINDOW.as_nanos() as u64;
+            }),
+        ),
+        (
+            "connections_closed",
+            changed(|outcome| (outcome.connections.reopened, outcome.connections.ended_idle) = (REQUESTS, REQUESTS)),
+        ),
+        (
+            "nothing_completed",
+            changed(|outcome| (outcome.window.requests.completed, outcome.window.requests.failed) = (0, REQUESTS)),
+        ),
+        ("redirects", changed(|outcome| outcome.window.statuses.count(301))),
+        (
+            "few_samples",
+            changed(|outcome| {
+                outcome.window.response = Times::default();
+                outcome.window.response.record_ns(5 * MILLISECOND);
+            }),
+        ),
+    ];
+    let judged = |whole: &Outcome, part: &Outcome| {
+        let mut together = merged(&config, whole, part);
+        judge_together(&mut together, &config);
+        (together.valid, together.warnings.into_iter().map(|warning| warning.code).collect::<Vec<String>>())
+    };
+    for (code, outcome) in &cases {
+        let alone = judge(&config, outcome);
+        assert!(alone.1.contains(&(*code).to_owned()), "{code}: {alone:?}");
+        assert_eq!(judged(outcome, &honest()), alone, "{code} of all");
+        assert_eq!(judged(outcome, outcome), alone, "{code} of all and of each");
+        assert_eq!(judged(&honest(), outcome), (true, codes(&[])), "{code} of each");
+    }
 }
 
 #[test]
@@ -353,7 +409,7 @@ fn an_interrupted_run_and_one_of_few_requests_say_so() {
     let after_its_window = Outcome { interrupted: Some(Signal::Interrupt), ..honest() };
     assert_eq!(judge(&closed(), &after_its_window), (true, codes(&[])));
     let mut few = honest();
-    few.window.response = plimsoll_measure::times::Times::default();
+    few.window.response = Times::default();
     few.window.response.record_ns(MILLISECOND);
     assert_eq!(judge(&closed(), &few), (true, codes(&["few_samples"])));
 }

@@ -107,22 +107,29 @@ fn what_no_connection_takes_is_recorded_by_the_wall_clock_as_it_is_when_requests
 #[test]
 fn a_warm_up_begins_once_other_processes_are_up_or_its_own_connections_where_that_is_later() {
     let hour = Duration::from_secs(3600);
-    for (is_up, others_up_at, waits) in [
-        (true, SystemTime::now() + hour, true),
-        (true, SystemTime::now() - hour, false),
+    let (later, before) = (SystemTime::now() + hour, SystemTime::now() - hour);
+    for (is_up, reconnect, interrupted, others_up_at, waits) in [
+        (true, false, None, later, true),
+        (true, false, None, before, false),
         // It has nothing to measure.
-        (false, SystemTime::now() + hour, false),
+        (false, false, None, later, false),
+        // Each request opens its connection.
+        (false, true, None, later, true),
+        (true, false, Some(Signal::Terminate), later, false),
     ] {
-        let shared = Arc::new(shared(Config { others_up_at: Some(others_up_at), ..closed_loop() }, echo()));
+        let opening = Opening { reconnect, ..closed_loop().opening };
+        let shared = Arc::new(shared(Config { opening, others_up_at: Some(others_up_at), ..closed_loop() }, echo()));
         let mut seen = Seen::default();
         let mut coordinator = Coordinator::new(&shared, &mut seen, signals(), 1, 0).expect("an input");
+        coordinator.interrupted = interrupted;
         if is_up {
             shared.control.connection_up();
         }
         let now = shared.control.now();
         let start = coordinator.start(now).expect("no line is awaited");
         // Both clocks are read a moment later than the test read them.
-        assert_eq!((start == now, Duration::from_nanos(start - now) > hour / 2), (!waits, waits), "{others_up_at:?}");
+        let told = (start == now, Duration::from_nanos(start - now) > hour / 2);
+        assert_eq!(told, (!waits, waits), "{is_up} {reconnect} {interrupted:?} {others_up_at:?}");
     }
 }
 

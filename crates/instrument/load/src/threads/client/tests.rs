@@ -91,6 +91,53 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
 }
 
 #[test]
+fn a_request_that_times_out_though_its_connection_is_free_waited_for_the_generator() {
+    let timeout = Duration::from_micros(1);
+    let shared = shared(Config { stop_condition: StopCondition::Each(3), timeout, ..open() }, echo());
+    shared.control.gate.set(0);
+    shared.control.opens.set(0);
+    shared.control.closes.set(1000);
+    let window = carry(&shared, None).window;
+    let (wait, lag) = (window.pool_wait.summary(), window.schedule_lag.summary());
+    assert_eq!((window.requests.timed_out, wait.count, wait.max, lag.count), (3, 3, 0.0, 3), "{wait:?} {lag:?}");
+}
+
+#[test]
+fn the_wait_of_a_request_that_is_never_sent_is_due_to_connections_that_waited_to_be_opened_again() {
+    for times_out in [true, false] {
+        let mut config = open();
+        if times_out {
+            (config.stop_condition, config.timeout) = (StopCondition::Each(1), Duration::from_nanos(1));
+        }
+        let shared = shared(config, echo());
+        shared.schedule.begin(0);
+        shared.control.opens.set(0);
+        shared.control.closes.set(1000);
+        // All of them have waited since before it was due.
+        for _ in 0..10 {
+            shared.schedule.backs_off(0);
+        }
+        let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+        let mut client = Client::new(&shared, &phase, 0);
+        if times_out {
+            client.free = 1000;
+            client.carry_requests();
+        } else {
+            client.open_window_by(0);
+            client.reserved = shared.schedule.take(None);
+        }
+        if !client.is_closed() {
+            client.close_window(1000);
+        }
+        let window = client.ledger.finish().window;
+        let ends = (window.requests.timed_out, window.requests.unsent);
+        assert_eq!(ends, if times_out { (1, 0) } else { (0, 1) });
+        let (wait, backoff) = (window.pool_wait.summary(), window.backoff_wait.summary());
+        assert_eq!((wait.count, wait.max, backoff.count), (1, 0.0, 1), "{wait:?} {backoff:?}");
+    }
+}
+
+#[test]
 fn a_connection_is_shown_free_while_its_request_is_yet_to_fall_due_and_no_longer() {
     let free = |shared: &Shared<_>| shared.control.gauges[0].free.load(Ordering::Relaxed);
     let shared = shared(open(), echo());
