@@ -158,8 +158,7 @@ fn add_own(summary: &mut Summary, heard: &Heard) {
     generator.cpu_us_per_request += heard.cpu.as_secs_f64() * 1e6 / summary.requests.completed.max(1) as f64;
 }
 
-/// Collects the processes, which have closed their pipes and are about to end, so that their CPU
-/// time is counted as ours.
+/// Collects the processes, which end now, so that their CPU time is counted as ours.
 fn reap(count: usize) {
     let mut reaped = 0;
     while reaped < count {

@@ -183,7 +183,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             if self.is_over() {
                 return End::Stopped;
             }
-            // A wait that was interrupted brought nothing that came before the deadline.
+            // The thread may have had no CPU since its wait: what came meanwhile comes first.
             if entered >= deadline {
                 return End::Lost(Cause::Timeout);
             }

@@ -85,7 +85,7 @@ impl<P: Protocol> Client<'_, P> {
             if self.is_over() || self.opens_no_more() {
                 return Err(io::Error::from_raw_os_error(ECANCELED));
             }
-            // A wait that was interrupted brought nothing that came before the deadline.
+            // The thread may have had no CPU since its wait: what came meanwhile comes first.
             if entered >= deadline {
                 return Err(io::Error::from_raw_os_error(ETIMEDOUT));
             }

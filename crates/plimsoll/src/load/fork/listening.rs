@@ -83,6 +83,7 @@ pub(super) fn listen(
 }
 
 /// The window of all processes: from the first opening to the last closing.
+#[derive(Default)]
 struct CommonWindow {
     processes: usize,
     /// Processes whose windows have closed, or never open.
@@ -98,8 +99,7 @@ struct CommonWindow {
 
 impl CommonWindow {
     fn of(processes: usize) -> CommonWindow {
-        let (closed_at, missed_at, cpu_before) = (None, None, None);
-        CommonWindow { processes, ended: 0, closed_at, missed_at, cpu_before, cpu: Duration::ZERO }
+        CommonWindow { processes, ..CommonWindow::default() }
     }
 
     fn open(&mut self, at: SystemTime, announce: &mut dyn Observer) {
