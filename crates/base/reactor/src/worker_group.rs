@@ -164,9 +164,10 @@ impl<R: Send + 'static> WorkerGroup<R> {
                 if !awaits_setup {
                     let _ = report.send(Ok(()));
                 }
-                let ended = RaiseOnDrop(Arc::clone(&shared));
+                let is_added = Arc::new(AtomicBool::new(!awaits_setup));
+                let ended = RaiseOnDrop { shared: Arc::clone(&shared), is_added: Arc::clone(&is_added) };
                 let (room, wake) = (handle_room, handle_wake);
-                let result = body(LoopHandle { worker, table, room, wake, mailbox, shared, report });
+                let result = body(LoopHandle { worker, table, room, wake, mailbox, shared, report, is_added });
                 drop(ended);
                 Some(result)
             },
@@ -174,10 +175,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
         // The coordinator goes on only when the copy is made: what it opens and closes next must
         // not appear in, or vanish from, the copy.
         if let Err(error) = begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())) {
-            if thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)).is_some() {
-                // Its loop has ended, and was never one of the group's.
-                self.shared.ended.fetch_sub(1, Ordering::AcqRel);
-            }
+            drop(thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)));
             return Err(error);
         }
         drop(far);
@@ -280,13 +278,20 @@ impl<R: Send + 'static> WorkerGroup<R> {
     }
 }
 
-/// Asks for attention when an event loop ends, however it ends.
-struct RaiseOnDrop(Arc<Shared>);
+/// Asks for attention when an event loop ends, however it ends. The loop of a table that was
+/// refused is none of the group's: the coordinator would look at once, and try to add the table
+/// again.
+struct RaiseOnDrop {
+    shared: Arc<Shared>,
+    is_added: Arc<AtomicBool>,
+}
 
 impl Drop for RaiseOnDrop {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
-        self.0.request.raise();
+        if self.is_added.load(Ordering::Acquire) {
+            self.shared.ended.fetch_add(1, Ordering::AcqRel);
+            self.shared.request.raise();
+        }
     }
 }
 

@@ -72,6 +72,8 @@ pub struct LoopHandle {
     pub(super) shared: Arc<Shared>,
     /// Whoever adds the table waits for the first message.
     pub(super) report: SyncSender<io::Result<()>>,
+    /// The table is one of the group's.
+    pub(super) is_added: Arc<AtomicBool>,
 }
 
 impl LoopHandle {
@@ -79,6 +81,7 @@ impl LoopHandle {
     /// (`WorkerGroup::with_setup`), the table is added now, or refused for the error.
     pub fn set_up<T>(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let made = make();
+        self.is_added.fetch_or(made.is_ok(), Ordering::AcqRel);
         let copy = |error: &io::Error| match error.raw_os_error() {
             Some(number) => io::Error::from_raw_os_error(number),
             None => io::Error::new(error.kind(), error.to_string()),

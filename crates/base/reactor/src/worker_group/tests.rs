@@ -146,6 +146,7 @@ fn a_table_whose_loop_cannot_begin_is_refused_and_the_others_go_on() {
     });
     assert_eq!(refused.and_then(|error| error.raw_os_error()), Some(12));
     assert!(!group.any_finished() && group.table_count() == 1, "the first one goes on");
+    assert!(!group.process_requests().raised, "the coordinator would try again and again");
     lacks.store(false, Ordering::Release);
     assert!(group.process_requests().refused.is_none());
     assert_eq!(group.table_count(), 2);
