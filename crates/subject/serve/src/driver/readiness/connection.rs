@@ -155,8 +155,8 @@ impl<P: Service> Connection<P> {
 
     /// Whether it waits for bytes of its peer, and their time is over.
     pub(super) fn is_overdue(&self, now: Instant) -> bool {
-        // One on the list has bytes to be read.
-        let waits = self.unsent.is_empty() && !self.is_listed;
+        // One on the list, and one whose last read filled the buffer, may have more to read.
+        let waits = self.unsent.is_empty() && !self.is_listed && !self.readable;
         waits && self.conversation.state == ConversationState::Receiving && self.conversation.is_overdue(now)
     }
 

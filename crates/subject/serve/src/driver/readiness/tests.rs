@@ -1,9 +1,8 @@
-//! A selector that reports stale events: every event comes again after the next wait, when its
-//! connection may be closed and its descriptor and slot in use by another.
+//! Stale events, and what has arrived when time is over.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Mutex;
 
@@ -12,11 +11,13 @@ use plimsoll_sys::epoll::{Epoll, Trigger};
 use plimsoll_sys::net::Sharing;
 
 use super::*;
-use crate::service::Echo;
+use crate::service::{Echo, NextStep, Output, Processed, ServiceContext};
 
 /// By descriptor number, the keys it was reported under.
 static KEYS: Mutex<Option<HashMap<RawFd, Vec<u64>>>> = Mutex::new(None);
 
+/// A selector that reports stale events: every event comes again after the next wait, when its
+/// connection may be closed and its descriptor and slot in use by another.
 struct Haunted {
     epoll: Epoll,
     last: Vec<Ready>,
@@ -82,4 +83,60 @@ fn a_stale_event_never_reaches_the_next_connection_with_the_same_descriptor() {
     distinct.sort_unstable();
     distinct.dedup();
     assert_eq!(distinct.len(), reused.len(), "each connection had a key of its own");
+}
+
+/// A service whose time is over as soon as it begins, and that always waits for more.
+#[derive(Clone)]
+struct Late;
+
+impl Service for Late {
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn send_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn opened(&mut self, context: &impl ServiceContext) -> Option<Instant> {
+        Some(context.time().now)
+    }
+
+    fn receive(&mut self, input: &[u8], context: &mut impl ServiceContext, _output: &mut Output) -> Processed {
+        Processed { consumed: input.len(), requests: 0, next: NextStep::Receive(Some(context.time().now)) }
+    }
+
+    fn expired(&mut self, _partial: bool, _context: &mut impl ServiceContext, _output: &mut Output) -> NextStep {
+        NextStep::Close
+    }
+}
+
+#[test]
+fn a_connection_is_overdue_once_all_that_has_arrived_is_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let (socket, peer) = listener.accept().expect("a connection");
+    client.write_all(&[7; 10]).expect("there is room");
+    while socket.peek(&mut [0; 10]).expect("the client writes") < 10 {}
+    socket.set_nonblocking(true).expect("a socket takes it");
+    let mut workspace = Workspace::new(None, true);
+    let mut connection = Connection {
+        socket: socket.into(),
+        peer,
+        conversation: Conversation::new(&Late, &workspace.environment),
+        unsent: Unsent::default(),
+        room: Room::LevelTriggered,
+        limit: Limit::default(),
+        interest: Interest::READ,
+        readable: false,
+        is_listed: false,
+        ended: false,
+    };
+    let now = workspace.environment.now();
+    let is_overdue_after_a_read = |_| {
+        connection.readable = true;
+        connection.exchange(&mut [0; 4], &mut workspace, 1).expect("the client is there");
+        connection.is_overdue(now)
+    };
+    assert_eq!([0, 1, 2].map(is_overdue_after_a_read), [false, false, true]);
 }
