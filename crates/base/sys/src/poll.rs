@@ -1,7 +1,7 @@
 //! poll(2): the caller keeps the interest list and hands the whole of it over at every wait.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use crate::readiness::Interest;
@@ -36,6 +36,12 @@ impl Place {
     pub fn writable(&self) -> bool {
         self.0.revents & (libc::POLLOUT | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0
     }
+}
+
+/// Whether a descriptor is ready now for what it would be waited for.
+pub fn is_ready(descriptor: impl AsFd, interest: Interest) -> io::Result<bool> {
+    let mut places = [Place::new(descriptor.as_fd().as_raw_fd(), interest)];
+    Ok(wait(&mut places, Some(Duration::ZERO))? > 0)
 }
 
 /// Waits until a place is ready or the time is over, and returns how many are ready. A signal ends

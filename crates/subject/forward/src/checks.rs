@@ -182,11 +182,10 @@ fn ask(probe: &mut Probe, shared: &Shared, now: Instant) {
 
 /// Whether a connection was made, as far as it is known by now.
 fn outcome(socket: &OwnedFd, until: Instant, now: Instant) -> Option<io::Result<()>> {
-    let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
-    match poll::wait(&mut places, Some(Duration::ZERO)) {
-        Ok(0) if now >= until => Some(Err(net::timed_out())),
-        Ok(0) => None,
-        Ok(_) => Some(net::take_error(socket)),
+    match poll::is_ready(socket, Interest::WRITE) {
+        Ok(false) if now >= until => Some(Err(net::timed_out())),
+        Ok(false) => None,
+        Ok(true) => Some(net::take_error(socket)),
         Err(error) => Some(Err(error)),
     }
 }

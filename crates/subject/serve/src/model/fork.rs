@@ -14,13 +14,13 @@
 use std::collections::HashMap;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll_reactor::worker_group::Phase;
 use plimsoll_sys::file::Root;
-use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::poll;
 use plimsoll_sys::process::{self, Child, End, Ended};
 use plimsoll_sys::readiness::Interest;
 
@@ -55,9 +55,7 @@ impl<P: Service> Fork<P> {
     /// Takes in every report that is in the pipe.
     fn read_reports(&mut self) -> io::Result<()> {
         loop {
-            let mut place = [Place::new(self.reports.as_raw_fd(), Interest::READ)];
-            poll::wait(&mut place, Some(Duration::ZERO))?;
-            if !place[0].readable() {
+            if !poll::is_ready(&self.reports, Interest::READ)? {
                 return Ok(());
             }
             // All writes have a record's size, so a read of several records' size is never cut
