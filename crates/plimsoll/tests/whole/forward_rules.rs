@@ -113,6 +113,18 @@ fn a_wait_for_a_rules_bandwidth_is_no_silence() {
 }
 
 #[test]
+fn a_silent_connection_ends_though_others_have_used_its_rules_bandwidth_up() {
+    let (server, address) = listener();
+    // Less than a packet uses it up for longer than a test waits.
+    let ruled = Ruled::new(&[address], "idle_timeout = \"1s\"\nlimit = { bandwidth = \"10B/s\" }");
+    let mut busy = ruled.connect();
+    busy.write_all(&[7; 1000]).expect("there is room");
+    accept(&server).read_exact(&mut [0]).expect("it is relayed");
+    let end = ruled.connect().read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(end, Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
 fn what_came_in_time_to_a_forwarder_that_stood_still_is_relayed() {
     let server = echo();
     // The time-out is longer than this machine takes for an exchange, however busy it is.

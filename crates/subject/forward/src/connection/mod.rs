@@ -19,8 +19,8 @@ use plimsoll_reactor::deadline::LazyTimer;
 use plimsoll_reactor::progress::SendProgress;
 use plimsoll_reactor::slab::Key;
 use plimsoll_reactor::timer::Timer;
-use plimsoll_sys::net;
-use plimsoll_sys::readiness::Ready;
+use plimsoll_sys::readiness::{Interest, Ready};
+use plimsoll_sys::{net, poll};
 
 use crate::bulk_detector::BulkDetector;
 use crate::ending::Ending;
@@ -181,6 +181,20 @@ impl Connection {
         for endpoint in [&mut self.client, &mut self.server].into_iter().flatten() {
             endpoint.readable = true;
         }
+    }
+
+    /// Whether a side has something to be read, or its end. The kernel is asked instead of a read,
+    /// which may have to wait for the rule's bandwidth.
+    pub(crate) fn finds_bytes(&mut self) -> bool {
+        let mut found = false;
+        for (endpoint, direction) in [(&mut self.client, self.relay.up), (&mut self.server, self.relay.down)] {
+            if let Some(endpoint) = endpoint.as_mut().filter(|_| !direction.is_ending())
+                && poll::is_ready(&endpoint.socket, Interest::READ).is_ok_and(|ready| ready)
+            {
+                (endpoint.readable, found) = (true, true);
+            }
+        }
+        found
     }
 
     /// A side is ready for something. What there is to relay is relayed, unless a turn is to come

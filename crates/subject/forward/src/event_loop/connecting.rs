@@ -2,16 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_reactor::slab::Key;
 use plimsoll_sys::epoll::Trigger;
-use plimsoll_sys::poll::{self, Place};
 use plimsoll_sys::readiness::Interest;
-use plimsoll_sys::{descriptor, net, unix};
+use plimsoll_sys::{descriptor, net, poll, unix};
 
 use super::{EventLoop, SERVER};
 use crate::connection::{self, Attempts, Connection, ConnectionState};
@@ -244,6 +243,5 @@ impl EventLoop<'_> {
 
 /// Whether the outcome of an attempt to connect is known.
 fn has_answered(socket: &OwnedFd) -> bool {
-    let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
-    poll::wait(&mut places, Some(Duration::ZERO)).is_ok_and(|count| count > 0)
+    poll::is_ready(socket, Interest::WRITE).is_ok_and(|ready| ready)
 }

@@ -295,7 +295,7 @@ impl EventLoop<'_> {
             ConnectionState::Header => self.follow_deadline(key),
             ConnectionState::Connecting(_) => self.attempt_is_due(key),
             ConnectionState::Relaying => match connection.look(self.now) {
-                Err(Ending::Idle | Ending::HalfClose) => self.end_silent(key),
+                Err(ending @ (Ending::Idle | Ending::HalfClose)) => self.end_silent(key, ending),
                 Err(ending) => self.cut(key, ending),
                 Ok(due) => connection.timer.fire_by(due, &mut self.wheel, key.to_raw()),
             },
@@ -308,9 +308,11 @@ impl EventLoop<'_> {
 
     /// Ends a connection that has been silent for too long, unless bytes have come in time that a
     /// loop that is behind has not been told of.
-    fn end_silent(&mut self, key: Key) {
+    fn end_silent(&mut self, key: Key, ending: Ending) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.expect_bytes();
+        if !connection.finds_bytes() {
+            return self.cut(key, ending);
+        }
         self.advance(key);
         let Some(connection) = self.connections.get_mut(key) else { return };
         let ConnectionState::Relaying = connection.state else { return };
