@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::forwarder::{Folder, Forwarder, Noise, accept, echo, exchange, listener, until};
 use crate::support::ruled::{Ruled, connect_from, is_cut_off};
+use crate::support::running::queued_at;
 
 #[test]
 fn who_is_denied_is_reset_and_the_log_says_so() {
@@ -139,6 +140,28 @@ fn what_came_in_time_to_a_forwarder_that_stood_still_is_relayed() {
         ruled.forwarder.signal("CONT");
         if is_in_time {
             client.read_exact(&mut [0]).expect("it is relayed and answered");
+            return;
+        }
+    }
+    panic!("nothing is relayed within minutes");
+}
+
+#[test]
+fn a_proxys_header_that_came_in_time_to_a_forwarder_that_stood_still_is_read() {
+    let server = echo();
+    // The time-out is longer than this machine takes for a connection, however busy it is.
+    for timeout in (0..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+        let time_out = format!("connect_timeout = \"{}s\"", timeout.as_secs());
+        let ruled = Ruled::new(&[server], &format!("{time_out}\naccept_proxy = {{ from = [\"127.0.0.1\"] }}"));
+        let (start, mut client) = (Instant::now(), ruled.connect());
+        until("it is accepted", || queued_at(ruled.forwarder.address()) == 0);
+        ruled.forwarder.signal("STOP");
+        client.write_all(b"PROXY UNKNOWN\r\n").expect("there is room");
+        let is_in_time = start.elapsed() < timeout;
+        std::thread::sleep(timeout + Duration::from_millis(500));
+        ruled.forwarder.signal("CONT");
+        if is_in_time {
+            exchange(&mut client);
             return;
         }
     }

@@ -43,7 +43,8 @@ pub(crate) struct Connection {
     up: Channel,
     down: Channel,
     pub(crate) opened: Instant,
-    /// When a byte, or an end, last came, or an acknowledgement was last seen.
+    /// When a byte, or an end, last came, or an acknowledgement was last seen; before it is
+    /// relayed, from when its time-outs count.
     active: Instant,
     /// It fires by [`Connection::deadline`].
     pub(crate) timer: LazyTimer,
@@ -261,9 +262,15 @@ impl Connection {
         }
     }
 
-    /// When a byte, or an end, last came, or an acknowledgement was last seen.
+    /// When a byte, or an end, last came, or an acknowledgement was last seen; before it is
+    /// relayed, from when its time-outs count.
     pub(crate) fn active(&self) -> Instant {
         self.active
+    }
+
+    /// Its time-outs count anew.
+    pub(crate) fn restart_time_outs(&mut self, now: Instant) {
+        self.active = now;
     }
 
     /// Its rule's bandwidth allows for more, for which alone it has waited until now.

@@ -21,9 +21,9 @@ impl Connection {
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         let limits = &self.route.rule.limits;
         match &self.state {
-            ConnectionState::Header => self.opened + limits.connect.min(limits.idle),
+            ConnectionState::Header => self.active + limits.connect.min(limits.idle),
             ConnectionState::Connecting(attempts) => {
-                attempts.again_at.unwrap_or(attempts.until).min(attempts.until).min(self.opened + limits.idle)
+                attempts.again_at.unwrap_or(attempts.until).min(attempts.until).min(self.active + limits.idle)
             }
             ConnectionState::Relaying => {
                 let silence = (self.active + self.silence_limit()).max(now);

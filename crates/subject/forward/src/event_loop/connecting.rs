@@ -80,6 +80,17 @@ impl EventLoop<'_> {
         }
     }
 
+    /// The header of a proxy has taken too long, unless it came in time to a loop that is behind,
+    /// and has not been told of it: then connecting has all its time.
+    pub(super) fn header_is_due(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.restart_time_outs(self.now);
+        self.advance(key);
+        if self.connections.get(key).is_some_and(|connection| matches!(connection.state, ConnectionState::Header)) {
+            self.cut(key, Ending::ProxyHeader);
+        }
+    }
+
     /// Ends a connection whose header could not be read.
     fn end_unread(&mut self, key: Key, error: &io::Error) {
         let Some(client) = self.connections.get(key).and_then(|connection| connection.client.as_ref()) else { return };
@@ -113,7 +124,7 @@ impl EventLoop<'_> {
     fn connect(&mut self, key: Key, mut failed: Option<io::Error>) {
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
-            let give_up_at = connection.opened + connection.route.rule.limits.connect;
+            let give_up_at = connection.active() + connection.route.rule.limits.connect;
             let ConnectionState::Connecting(attempts) = &mut connection.state else { return };
             let left = give_up_at.saturating_duration_since(self.now);
             let Some(server) = attempts.rest.pop().filter(|_| !left.is_zero() || failed.is_none()) else {
@@ -198,7 +209,7 @@ impl EventLoop<'_> {
     /// The present attempt has taken its time, or is to be made again.
     pub(super) fn attempt_is_due(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let silent_until = connection.opened + connection.route.rule.limits.idle;
+        let silent_until = connection.active() + connection.route.rule.limits.idle;
         let ConnectionState::Connecting(attempts) = &connection.state else { return };
         // A loop that is behind has not been told of an answer that came in time.
         let is_late = self.now >= attempts.until.min(silent_until);

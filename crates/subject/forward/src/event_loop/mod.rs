@@ -291,7 +291,7 @@ impl EventLoop<'_> {
         }
         connection.timer.fired();
         match &connection.state {
-            ConnectionState::Header if connection.deadline(self.now) <= self.now => self.cut(key, Ending::ProxyHeader),
+            ConnectionState::Header if connection.deadline(self.now) <= self.now => self.header_is_due(key),
             ConnectionState::Header => self.follow_deadline(key),
             ConnectionState::Connecting(_) => self.attempt_is_due(key),
             ConnectionState::Relaying => match connection.look(self.now) {
