@@ -1,6 +1,7 @@
 //! What this machine may refuse a forwarder at any time, as a rule by strace(1): sockets, ways to a
 //! server, pipes, rings and descriptor tables. The forwarder goes on, counts it, and says it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -29,34 +30,65 @@ fn a_message_that_a_worker_fails_to_take_is_taken_later() {
     }
 }
 
+/// A forwarder of one worker with few descriptors and some connections, whose table has room for
+/// fewer listeners than a reload brings.
+struct Crowded {
+    forwarder: Forwarder,
+    held: Vec<TcpStream>,
+    new: Vec<SocketAddr>,
+}
+
+impl Crowded {
+    const DESCRIPTORS: usize = 64;
+    const CONNECTIONS: usize = 20;
+
+    /// `choose` says how many listeners are new, by how many descriptors the coordinator has left.
+    fn new(choose: impl FnOnce(usize) -> usize) -> Crowded {
+        let (folder, server) = (Folder::new(), echo());
+        let rule = |listen: String| format!("\"{listen}\" = \"{server}\"\n");
+        let first = format!("[forward]\n{}", rule("127.0.0.1:0".to_owned()));
+        let config = folder.write("forward.toml", &first);
+        let arguments = ["--config", &config, "--workers", "1"];
+        let mut forwarder = Forwarder::start_with_limit(Crowded::DESCRIPTORS, &arguments);
+        // With these, some 15 descriptors of their table are left.
+        let mut held: Vec<TcpStream> = (0..Crowded::CONNECTIONS).map(|_| forwarder.connect()).collect();
+        held.iter_mut().for_each(exchange);
+        let open = fs::read_dir(format!("/proc/{}/fd", forwarder.pid())).expect("it runs").count();
+        // Ports that are free now; asked for by number, as the table must name them.
+        let free: Vec<_> = (0..choose(Crowded::DESCRIPTORS - open)).map(|_| listener()).collect();
+        let new: Vec<SocketAddr> = free.iter().map(|(_, address)| *address).collect();
+        drop(free);
+        let rules: String = new.iter().map(|address| rule(address.to_string())).collect();
+        folder.write("forward.toml", &format!("{first}{rules}"));
+        forwarder.signal("HUP");
+        until("the table is reloaded", || forwarder.sentence().contains("the table is reloaded"));
+        Crowded { forwarder, held, new }
+    }
+}
+
 #[test]
 fn listeners_that_a_table_has_no_room_for_are_another_tables() {
-    const CONNECTIONS: usize = 20;
-    const NEW: usize = 24;
-    let (folder, server) = (Folder::new(), echo());
-    let rule = |listen: String| format!("\"{listen}\" = \"{server}\"\n");
-    let first = format!("[forward]\n{}", rule("127.0.0.1:0".to_owned()));
-    // With these, some 15 of 64 descriptors are left: fewer than there are new listeners.
-    let config = folder.write("forward.toml", &first);
-    let mut forwarder = Forwarder::start_with_limit(64, &["--config", &config, "--workers", "1"]);
-    let mut held: Vec<TcpStream> = (0..CONNECTIONS).map(|_| forwarder.connect()).collect();
-    held.iter_mut().for_each(exchange);
-    // Ports that are free now; asked for by number, as the table must name them.
-    let free: Vec<_> = (0..NEW).map(|_| listener()).collect();
-    let new: Vec<SocketAddr> = free.iter().map(|(_, address)| *address).collect();
-    drop(free);
-    let rules: String = new.iter().map(|address| rule(address.to_string())).collect();
-    folder.write("forward.toml", &format!("{first}{rules}"));
-    forwarder.signal("HUP");
-    until("the table is reloaded", || forwarder.sentence().contains("the table is reloaded"));
-    for address in new {
-        exchange(&mut connect(address));
+    let Crowded { forwarder, mut held, new } = Crowded::new(|_| 24);
+    for address in &new {
+        exchange(&mut connect(*address));
     }
     held.iter_mut().for_each(exchange);
     drop(held);
     let summary = forwarder.stop();
-    assert_eq!(summary["connections"], CONNECTIONS + NEW, "{summary}");
+    assert_eq!(summary["connections"], Crowded::CONNECTIONS + new.len(), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({"emfile": 1}), "{summary}");
+}
+
+#[test]
+fn listeners_that_no_table_has_room_for_are_accepted_at_when_connections_have_ended() {
+    // For another table the coordinator needs more descriptors than these.
+    let Crowded { mut forwarder, held, new } = Crowded::new(|left| left - 3);
+    until("no table can be added", || forwarder.sentence().contains("no descriptor table can be added"));
+    drop(held);
+    for address in new.iter().chain([&forwarder.address()]) {
+        exchange(&mut connect(*address));
+    }
+    assert_eq!(forwarder.stop()["connections"], Crowded::CONNECTIONS + new.len() + 1);
 }
 
 #[test]

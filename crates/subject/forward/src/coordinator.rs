@@ -303,17 +303,19 @@ impl Coordinator {
     }
 
     /// Sends every listener, or the socket by which connections are handed over, to the tables from
-    /// number `first` on.
+    /// number `first` on, and to those that ask for it.
     fn introduce(&self, first: usize) -> io::Result<()> {
-        if let Some(acceptor) = &self.acceptor {
-            for (worker, mailbox) in self.group.mailboxes().skip(first) {
-                send(mailbox, &Message::Handoff, &[acceptor.handoff_socket(worker)])?;
-            }
-            return Ok(());
-        }
+        let tables_of = |worker| self.group.mailboxes().filter(move |(of, _)| *of == worker);
+        // In a drain no table needs another listener.
+        let draining = self.shared.draining.load(Ordering::Relaxed);
+        let asking = if draining { Vec::new() } else { self.shared.take_lacking() };
+        let asking = asking.into_iter().filter_map(|(worker, table)| tables_of(worker).nth(table));
         let all: Vec<&Listener> = self.listeners.iter().collect();
-        for (worker, mailbox) in self.group.mailboxes().skip(first) {
-            send_listeners(mailbox, worker, &all)?;
+        for (worker, mailbox) in asking.chain(self.group.mailboxes().skip(first)) {
+            match &self.acceptor {
+                Some(acceptor) => send(mailbox, &Message::Handoff, &[acceptor.handoff_socket(worker)])?,
+                None => send_listeners(mailbox, worker, &all)?,
+            }
         }
         Ok(())
     }

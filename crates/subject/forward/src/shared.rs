@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 use plimsoll_reactor::handoff::HandoffQueue;
@@ -41,6 +41,9 @@ pub(crate) struct Shared {
     pub(crate) fault_said: AtomicBool,
     /// Where connections are handed over, by worker; without it tables accept for themselves.
     pub(crate) queues: Option<Arc<[HandoffQueue<Handed>]>>,
+    /// Tables, by their worker and their number there, that ask for every listener: they had no
+    /// room for some.
+    lacking: Mutex<Vec<(usize, usize)>>,
     /// Messages to leave listeners that event loops have followed.
     pub(crate) left: AtomicUsize,
     /// Event loops that have taken what was queued at their listeners and closed them, when
@@ -73,6 +76,7 @@ impl Shared {
             names,
             exclusive,
             queues,
+            lacking: Mutex::default(),
             left: AtomicUsize::new(0),
             swept: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -86,6 +90,16 @@ impl Shared {
 
     pub(crate) fn publish(&self, routes: Routes) {
         *self.routes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(routes);
+    }
+
+    /// A table has room for listeners that it had none for.
+    pub(crate) fn ask_for_listeners(&self, worker: usize, table: usize) {
+        self.lacking.lock().unwrap_or_else(PoisonError::into_inner).push((worker, table));
+    }
+
+    /// The tables that have asked for listeners since the last time.
+    pub(crate) fn take_lacking(&self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut *self.lacking.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a place for a connection to this listener, or says why there is none. Then `wake` is

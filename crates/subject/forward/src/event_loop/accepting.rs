@@ -30,7 +30,7 @@ impl EventLoop<'_> {
                     descriptors.clear();
                     if descriptor::is_full_table(&error) {
                         // The message is gone. Another table, which is sent every listener, accepts
-                        // in place of this one, whose connections go on.
+                        // in place of this one, until connections here have ended.
                         self.lacks_listeners = true;
                         self.report_full()?;
                     }
@@ -67,8 +67,9 @@ impl EventLoop<'_> {
     fn listen(&mut self, numbers: Vec<ListenerNumber>, sockets: &mut Vec<OwnedFd>) -> io::Result<()> {
         let routes = self.shared.routes();
         for (number, socket) in numbers.into_iter().zip(sockets.drain(..)) {
-            // A listener without a route has been closed again since.
-            let Some(route) = routes.get(&number) else { continue };
+            // A listener without a route has been closed again since. A table that lacked some is
+            // sent all.
+            let Some(route) = routes.get(&number).filter(|_| !self.listeners.contains_key(&number)) else { continue };
             self.listeners.insert(number, Listener { socket, route: Arc::clone(route) });
             if self.listening {
                 self.wait_for(number)?;
@@ -196,10 +197,8 @@ impl EventLoop<'_> {
 
     /// How many connections this table has descriptors for.
     pub(super) fn capacity(&self) -> usize {
-        if self.lacks_listeners {
-            return 0;
-        }
-        let taken = OTHER_DESCRIPTORS + self.listeners.len() + 2 * self.most_pipes;
+        let listeners = if self.lacks_listeners { self.shared.routes().len() } else { self.listeners.len() };
+        let taken = OTHER_DESCRIPTORS + listeners + 2 * self.most_pipes;
         (self.descriptors.saturating_sub(taken) / 2).max(1)
     }
 
@@ -289,6 +288,19 @@ impl EventLoop<'_> {
             self.epoll.remove(&handoff)?;
         }
         Ok(())
+    }
+
+    /// Reports that this table has room again, where it was full, and has its listeners sent that
+    /// it had no room for.
+    pub(super) fn report_room_if_any(&mut self) {
+        if self.full && self.connections.len() < self.capacity() {
+            self.full = false;
+            if std::mem::take(&mut self.lacks_listeners) {
+                self.shared.ask_for_listeners(self.handle.worker(), self.handle.table());
+                self.handle.request_attention();
+            }
+            self.handle.report_room();
+        }
     }
 
     fn report_full(&mut self) -> io::Result<()> {

@@ -135,7 +135,7 @@ struct EventLoop<'a> {
     delayed: Delayed,
     listening: bool,
     full: bool,
-    /// There was no room in the table for listeners that were sent: it accepts no more.
+    /// There was no room in the table for listeners that were sent.
     lacks_listeners: bool,
     /// Something has run out.
     pause: Pause,
@@ -365,10 +365,7 @@ impl EventLoop<'_> {
         // The loop accepts again when it has dealt with this batch.
         self.pause.end_soon(self.now);
         self.wait.end_soon(self.now);
-        if self.full && self.connections.len() < self.capacity() {
-            self.full = false;
-            self.handle.report_room();
-        }
+        self.report_room_if_any();
     }
 
     /// Closes what the loop had, and counts what was not given back.
