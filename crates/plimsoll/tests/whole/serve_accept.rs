@@ -139,15 +139,21 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
     if !crate::support::server::may_trace() {
         return;
     }
-    for model in ["poll", "epoll", "epoll-et"] {
+    // From now on no thread gets a table of its own, or no loop what it waits by.
+    for (model, call) in [
+        ("poll", "unshare"),
+        ("epoll", "unshare"),
+        ("epoll-et", "unshare"),
+        ("epoll", "epoll_create1"),
+        ("epoll-et", "epoll_create1"),
+        ("uring", "io_uring_setup"),
+    ] {
         let mut server = Server::echo_with_limit(model, 64, &["--workers", "1"]);
         // The first table is there once it answers: without one, a server rightly stops.
         assert_echoes(&mut server.connect(), b"up");
-        // From now on no thread gets a table of its own.
-        let inject = ["-e", "trace=unshare", "-e", "inject=unshare:error=ENOMEM", "-o", "/dev/null"];
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOMEM"));
         let mut strace = Command::new("strace")
-            .args(["-f", "-p", &server.pid().to_string()])
-            .args(inject)
+            .args(["-f", "-p", &server.pid().to_string(), "-o", "/dev/null", "-e", &trace, "-e", &inject])
             .stderr(Stdio::piped())
             .spawn()
             .expect("strace is here");
@@ -155,7 +161,8 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
         said.read_line(&mut String::new()).expect("it says that it has attached");
         let mut streams: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
         assert_echoes(&mut streams[0], b"served");
-        assert!(server.sentence().contains("no descriptor table can be added"), "{model}");
+        assert!(server.sentence().contains("no descriptor table can be added"), "{model}, {call}");
+        until("nobody tries again and again", || server.is_quiet());
         for mut stream in streams {
             // Each makes room for one that waits.
             assert_echoes(&mut stream, b"and now me");

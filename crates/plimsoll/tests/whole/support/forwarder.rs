@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -85,14 +84,6 @@ impl Forwarder {
         self.0.stop()
     }
 
-    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other
-    /// programs leave.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let (before, _) = self.cost();
-        std::thread::sleep(Duration::from_millis(300));
-        self.cost().0 <= before + 1
-    }
-
     /// Where `[admin]` answers.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.ready["admin"].as_str().expect("an address").parse().expect("an address")
@@ -110,14 +101,6 @@ impl Forwarder {
             fields[1].ends_with(&local) && ["01", "08"].contains(&fields[3])
         };
         table.lines().skip(1).filter(is_open).count()
-    }
-
-    /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
-    pub(crate) fn cost(&self) -> (u64, u64) {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
-        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
-        let number = |index: usize| fields[index].parse::<u64>().expect("a number");
-        (number(11) + number(12), number(21) * 4096)
     }
 }
 

@@ -99,6 +99,22 @@ impl Running {
         summary
     }
 
+    /// Whether it spends next to nothing in a while: one that spins spends all of it, or what other
+    /// programs leave.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let (before, _) = self.cost();
+        std::thread::sleep(Duration::from_millis(300));
+        self.cost().0 <= before + 1
+    }
+
+    /// CPU time so far, in clock ticks, and resident bytes (proc_pid_stat(5)).
+    pub(crate) fn cost(&self) -> (u64, u64) {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+        let number = |index: usize| fields[index].parse::<u64>().expect("a number");
+        (number(11) + number(12), number(21) * 4096)
+    }
+
     /// SIGKILL: no chance to clean up.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
