@@ -184,16 +184,18 @@ impl Connection {
         }
     }
 
-    /// Whether a side has something to be read, or its end. The kernel is asked instead of a read,
-    /// which may have to wait for the rule's bandwidth.
-    pub(crate) fn finds_bytes(&mut self) -> bool {
+    /// Whether a side has something to be read, or its end, or room that it had not. The kernel is
+    /// asked instead of a read, which may have to wait for the rule's bandwidth.
+    pub(crate) fn finds_events(&mut self) -> bool {
         let mut found = false;
         for (endpoint, direction) in [(&mut self.client, self.relay.up), (&mut self.server, self.relay.down)] {
-            if let Some(endpoint) = endpoint.as_mut().filter(|_| !direction.is_ending())
-                && poll::is_ready(&endpoint.socket, Interest::READ).is_ok_and(|ready| ready)
-            {
-                (endpoint.readable, found) = (true, true);
-            }
+            let Some(endpoint) = endpoint else { continue };
+            let is_ready = |interest| poll::is_ready(&endpoint.socket, interest).is_ok_and(|ready| ready);
+            let (readable, writable) =
+                (!direction.is_ending() && is_ready(Interest::READ), !endpoint.writable && is_ready(Interest::WRITE));
+            endpoint.readable |= readable;
+            endpoint.writable |= writable;
+            found |= readable || writable;
         }
         found
     }

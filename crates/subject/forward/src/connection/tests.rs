@@ -116,6 +116,24 @@ fn a_slow_reader_is_waited_for_and_one_that_takes_nothing_is_given_up_when_the_t
 }
 
 #[test]
+fn room_that_no_event_has_told_of_is_found_when_the_time_is_over() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("idle_timeout = \"1s\"", start);
+    relayed.fill(start);
+    let deadline = Instant::now() + 60 * SECOND;
+    let sink = relayed.connection.client.as_ref().expect("it is there");
+    while net::unacknowledged(&sink.socket).expect("a socket has a queue") > 0 {
+        assert!(Instant::now() < deadline, "something is not acknowledged");
+        let _ = relayed.client.read(&mut vec![0; 1 << 16]);
+    }
+    let late = start + 2 * SECOND;
+    assert_eq!(relayed.connection.look(late), Err(Ending::Idle));
+    assert!(relayed.connection.finds_events());
+    relayed.relay(late);
+    assert!(relayed.connection.look(late).is_ok(), "nothing more is sent");
+}
+
+#[test]
 fn bulk_that_arrives_waits_for_its_place_in_the_ready_list() {
     let start = Instant::now();
     let mut relayed = Relayed::new("", start);

@@ -306,11 +306,11 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Ends a connection that has been silent for too long, unless bytes have come in time that a
-    /// loop that is behind has not been told of.
+    /// Ends a connection that has been silent for too long, unless bytes have come in time, or were
+    /// taken, and a loop that is behind has not been told of it.
     fn end_silent(&mut self, key: Key, ending: Ending) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if !connection.finds_bytes() {
+        if !connection.finds_events() {
             return self.cut(key, ending);
         }
         self.advance(key);
