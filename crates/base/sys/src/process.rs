@@ -200,14 +200,29 @@ pub fn available_cpus() -> usize {
 /// guard page of each.
 const MAPPINGS_A_THREAD: usize = 4;
 
-/// How many more threads this process may start with the memory mappings that are left to it
-/// (vm.max_map_count, proc_sys_vm(5)); a part of them is kept for the heap. `None` where the kernel
-/// does not tell. The standard library ends the whole process where a new thread finds no mapping
-/// for the second of its stacks, so that starting more must not be tried.
-pub fn thread_room() -> Option<usize> {
+/// Bytes from which on an allocation has a memory mapping of its own, once there are to be many
+/// threads: the most that mallopt(3) takes.
+const MAPPED_BYTES: libc::c_int = 32 << 20;
+
+/// Readies the heap for many threads: its larger allocations share memory mappings from now on
+/// (mallopt(3), M_MMAP_THRESHOLD), which are short where each thread has some. Returns how many
+/// more threads this process may start with the mappings that are left to it (vm.max_map_count,
+/// proc_sys_vm(5)), less a part for the heap; `None` where the kernel does not tell. More must not
+/// be tried: the standard library ends the whole process where a new thread finds no mapping for
+/// the second of its stacks, or an allocation finds none.
+pub fn make_room_for_threads() -> Option<usize> {
+    // SAFETY: mallopt(3) takes two numbers, and may be called at any time by any thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
+    }
     let most: usize = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()?;
-    let used = std::fs::read_to_string("/proc/self/maps").ok()?.lines().count();
-    Some((most - most / 32).saturating_sub(used) / MAPPINGS_A_THREAD)
+    Some((most - most / 32).saturating_sub(mappings()?) / MAPPINGS_A_THREAD)
+}
+
+/// The memory mappings of this process (proc_pid_maps(5)).
+fn mappings() -> Option<usize> {
+    Some(std::fs::read_to_string("/proc/self/maps").ok()?.lines().count())
 }
 
 /// Keeps the calling thread, and threads that it starts from now on, on these CPUs
@@ -226,26 +241,50 @@ pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use std::sync::{Barrier, Mutex, PoisonError};
 
     use super::*;
+
+    /// Held by a test that counts mappings.
+    static COUNTING: Mutex<()> = Mutex::new(());
 
     #[test]
     fn threads_take_no_more_mappings_than_there_is_room_for() {
         const THREADS: usize = 200;
+        let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
         let all = Barrier::new(THREADS + 1);
         let [before, with] = std::thread::scope(|scope| {
-            let before = thread_room().expect("the kernel tells");
+            let before = make_room_for_threads().expect("the kernel tells");
             for _ in 0..THREADS {
                 let waiting = std::thread::Builder::new().stack_size(128 * 1024);
                 waiting.spawn_scoped(scope, || all.wait()).expect("there is room");
             }
-            let with = thread_room().expect("the kernel tells");
+            let with = make_room_for_threads().expect("the kernel tells");
             all.wait();
             [before, with]
         });
         // Other tests may start a thread meanwhile, or end one.
         let taken = before - with;
         assert!((THREADS / 2..=THREADS + 50).contains(&taken), "{taken} of {before}");
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn what_threads_allocate_takes_hardly_any_mappings_from_them() {
+        const KEPT: usize = 500;
+        let _alone = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
+        make_room_for_threads();
+        let before = mappings().expect("the kernel tells");
+        let mut blocks: Vec<Vec<u8>> = (0..2 * KEPT).map(|_| vec![1; 200 << 10]).collect();
+        // Those that are next to each other would be one mapping.
+        let mut number = 0;
+        blocks.retain(|_| {
+            number += 1;
+            number % 2 == 0
+        });
+        let with = mappings().expect("the kernel tells");
+        assert_eq!(blocks.len(), KEPT);
+        // Other tests may start some threads meanwhile.
+        assert!(with < before + KEPT / 2, "{before}, then {with} mappings");
     }
 }

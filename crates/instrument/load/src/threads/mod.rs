@@ -48,7 +48,7 @@ impl<P: Protocol> Threads<P> {
     pub(crate) fn start(shared: &Arc<Shared<P>>) -> io::Result<Threads<P>> {
         let phase = Arc::new(AtomicU8::new(Phase::Run as u8));
         let mut threads = Threads { shared: Arc::clone(shared), phase, members: Vec::new() };
-        if let Some(room) = process::thread_room().filter(|room| shared.config.connections > *room) {
+        if let Some(room) = process::make_room_for_threads().filter(|room| shared.config.connections > *room) {
             return Err(io::Error::other(format!(
                 "there are memory mappings for {room} threads; raise vm.max_map_count, or use --engine epoll"
             )));

@@ -66,7 +66,7 @@ impl<P: Service> Threads<P> {
             phase: AtomicU8::new(Phase::Run as u8),
             ended: Event::new()?,
         };
-        let room = process::thread_room().unwrap_or(usize::MAX);
+        let room = process::make_room_for_threads().unwrap_or(usize::MAX);
         Ok(Threads { prototype, shared: Arc::new(shared), room })
     }
 }
