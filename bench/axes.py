@@ -48,8 +48,8 @@ class Axis:
     always: str
     """Flags of every step."""
     no_further: str = ""
-    """Where nothing of the machine can end the axis but patience: what the next step would be, and why
-    it is not taken."""
+    """Where nothing of the machine can end the axis but patience: what the next step would be, and
+    why it is not taken."""
 
     @property
     def suite(self) -> str:
