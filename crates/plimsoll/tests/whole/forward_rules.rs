@@ -129,13 +129,12 @@ fn a_silent_connection_ends_though_others_have_used_its_rules_bandwidth_up() {
 fn what_came_in_time_to_a_forwarder_that_stood_still_is_relayed() {
     let server = echo();
     // The time-out is longer than this machine takes for an exchange, however busy it is.
-    for timeout in (0..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+    for timeout in (1..8).map(|doubled| Duration::from_secs(1 << doubled)) {
         let ruled = Ruled::new(&[server], &format!("idle_timeout = \"{}s\"", timeout.as_secs()));
         let (start, mut client) = (Instant::now(), ruled.connect());
         exchange(&mut client);
         ruled.forwarder.signal("STOP");
-        client.write_all(b"x").expect("there is room");
-        let is_in_time = start.elapsed() < timeout;
+        let is_in_time = client.write_all(b"x").is_ok() && start.elapsed() < timeout;
         std::thread::sleep(timeout + Duration::from_millis(500));
         ruled.forwarder.signal("CONT");
         if is_in_time {
@@ -150,14 +149,13 @@ fn what_came_in_time_to_a_forwarder_that_stood_still_is_relayed() {
 fn a_proxys_header_that_came_in_time_to_a_forwarder_that_stood_still_is_read() {
     let server = echo();
     // The time-out is longer than this machine takes for a connection, however busy it is.
-    for timeout in (0..8).map(|doubled| Duration::from_secs(1 << doubled)) {
+    for timeout in (1..8).map(|doubled| Duration::from_secs(1 << doubled)) {
         let time_out = format!("connect_timeout = \"{}s\"", timeout.as_secs());
         let ruled = Ruled::new(&[server], &format!("{time_out}\naccept_proxy = {{ from = [\"127.0.0.1\"] }}"));
         let (start, mut client) = (Instant::now(), ruled.connect());
         until("it is accepted", || queued_at(ruled.forwarder.address()) == 0);
         ruled.forwarder.signal("STOP");
-        client.write_all(b"PROXY UNKNOWN\r\n").expect("there is room");
-        let is_in_time = start.elapsed() < timeout;
+        let is_in_time = client.write_all(b"PROXY UNKNOWN\r\n").is_ok() && start.elapsed() < timeout;
         std::thread::sleep(timeout + Duration::from_millis(500));
         ruled.forwarder.signal("CONT");
         if is_in_time {
