@@ -85,8 +85,8 @@ AXES = (
         about="clients",
         steps=clients((4_000, 10_000, 15_000, 20_000)),
         always=THREE_MODELS,
-        why_here="memory: each thread of the generator has histograms of its own, which grow to 1.5 MB where times are "
-        "long; the kernel ended one of 15,000 threads at 23 GB",
+        why_here="memory: each thread of the generator has histograms of its own, which grow where times are long, and "
+        "the kernel ended a generator of 15,000 threads for want of memory",
     ),
     Axis(
         name="tcpbenchmark:size",
@@ -144,8 +144,8 @@ AXES = (
         about="clients with a pause of 1 s",
         steps=clients((20_000, 40_000, 80_000, 160_000), a_source=ONE_HOST),
         always="--repeat 3 --only 'point=case 5'",
-        why_here="the queue of the listener: it was full 50,787 times, connects timed out, and the earliest clients "
-        "had ended before the last were up",
+        why_here="the queue of the listener: connects that found no room in it timed out, and the earliest clients had "
+        "ended before the last were up",
     ),
     Axis(
         name="epoll-scaling:clients-1ms",
