@@ -202,6 +202,7 @@ const MAPPINGS_A_THREAD: usize = 4;
 
 /// Bytes from which on an allocation has a memory mapping of its own, once there are to be many
 /// threads: the most that mallopt(3) takes.
+#[cfg(target_env = "gnu")]
 const MAPPED_BYTES: libc::c_int = 32 << 20;
 
 /// Readies the heap for many threads: its larger allocations share memory mappings from now on
