@@ -95,16 +95,21 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A hundred a second from the origin on, which time out after half a second. The window is of
-    /// three seconds, after one of warm-up.
+    /// A hundred requests a second from the origin on, which time out after half a second, for ten
+    /// connections of one loop.
+    fn begun(records: Records) -> (Config, Control, Schedule) {
+        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
+        let config = Config { timeout: Duration::from_millis(500), records, ..config(pace) };
+        let schedule = Schedule::new(&config);
+        schedule.begin(0);
+        (config, Control::new(10, None, 0, 1).expect("an event"), schedule)
+    }
+
+    /// Those of a window of three seconds, after one of warm-up.
     fn run(steps: &[u64]) -> (Books, Vec<(u64, Phase, u64)>) {
         let (seconds, received) = channel();
         let records = Records { seconds: Some(seconds), ..Records::default() };
-        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
-        let config = Config { timeout: Duration::from_millis(500), records, ..config(pace) };
-        let control = Control::new(10, None, 0, 1).expect("an event");
-        let schedule = Schedule::new(&config);
-        schedule.begin(0);
+        let (config, control, schedule) = begun(records);
         control.opens.set(SECOND);
         control.closes.set(4 * SECOND);
         let mut untaken = Untaken::new(&config, &control);
@@ -134,11 +139,7 @@ mod tests {
     #[test]
     fn what_times_out_while_a_loop_has_a_connection_free_waited_for_the_generator() {
         for (free, [pool_ms, lag_ms]) in [(0, [500.0, 0.0]), (1, [0.0, 500.0])] {
-            let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
-            let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
-            let control = Control::new(10, None, 0, 1).expect("an event");
-            let schedule = Schedule::new(&config);
-            schedule.begin(0);
+            let (config, control, schedule) = begun(Records::default());
             control.opens.set(0);
             control.closes.set(4 * SECOND);
             control.gauges[0].free.store(free, Ordering::Relaxed);
@@ -154,11 +155,7 @@ mod tests {
 
     #[test]
     fn what_no_connection_takes_while_all_wait_to_be_opened_again_waited_for_that() {
-        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
-        let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
-        let control = Control::new(10, None, 0, 1).expect("an event");
-        let schedule = Schedule::new(&config);
-        schedule.begin(0);
+        let (config, control, schedule) = begun(Records::default());
         for _ in 0..10 {
             schedule.backs_off(0);
         }
@@ -173,11 +170,7 @@ mod tests {
 
     #[test]
     fn of_a_window_that_never_opened_nothing_is_counted_but_as_the_warm_ups() {
-        let pace = Pace::Open { rate: Rate::constant(100.0), spacing: Spacing::Fixed };
-        let config = Config { timeout: Duration::from_millis(500), ..config(pace) };
-        let control = Control::new(10, None, 0, 1).expect("an event");
-        let schedule = Schedule::new(&config);
-        schedule.begin(0);
+        let (config, control, schedule) = begun(Records::default());
         control.opens.set(9 * SECOND);
         control.closes.set(12 * SECOND);
         let mut untaken = Untaken::new(&config, &control);
