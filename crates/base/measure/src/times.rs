@@ -1,5 +1,6 @@
 //! A set of measured durations: a histogram for the percentiles, exact sums for mean and deviation.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -10,16 +11,18 @@ use thiserror::Error;
 /// Three significant digits: a percentile is within 0.1 % of the value recorded. It is what wrk2
 /// and HdrHistogram's own examples use.
 const DIGITS: u8 = 3;
+/// Counts of a histogram of three digits for each doubling of its values; its least has as many.
+const SUB_BUCKETS: usize = 2048;
 const GROWS: &str = "an auto-resizing histogram takes any value";
 
 /// Durations, recorded in nanoseconds: at 13 us one step of a histogram of whole microseconds would
 /// be 7 %. Mean and standard deviation are kept exactly beside it.
 ///
-/// The histogram is made at the first value and grows with the largest: an unused one takes no
-/// memory, and recording allocates only while the range still grows.
+/// A set takes no memory before its first value, and eight bytes a value until its histogram is
+/// made. That grows with the largest value, so that recording allocates only while the range grows.
 #[derive(Clone, Debug)]
 pub struct Times {
-    histogram: Option<Box<Histogram<u64>>>,
+    values: Values,
     /// Sum of the values, in microseconds.
     sum: f64,
     /// Sum of their squares.
@@ -28,16 +31,76 @@ pub struct Times {
     maximum_ns: u64,
 }
 
+/// What was recorded. Ten seconds in nanoseconds take a histogram of 200 KiB, and a generator with
+/// a thread a connection has several of them each, most with few values.
+#[derive(Clone, Debug)]
+enum Values {
+    /// One by one, while they take less memory than the least histogram.
+    Few(Vec<u64>),
+    Many(Box<Histogram<u64>>),
+}
+
+impl Values {
+    fn record(&mut self, nanoseconds: u64, count: u64) {
+        match self {
+            Values::Many(histogram) => histogram.record_n(nanoseconds, count).expect(GROWS),
+            Values::Few(few) if (few.len() as u64).saturating_add(count) <= SUB_BUCKETS as u64 => {
+                few.extend((0..count).map(|_| nanoseconds));
+            }
+            Values::Few(_) => self.counts().record_n(nanoseconds, count).expect(GROWS),
+        }
+    }
+
+    fn add(&mut self, other: &Values) {
+        match other {
+            Values::Few(few) => few.iter().for_each(|nanoseconds| self.record(*nanoseconds, 1)),
+            Values::Many(histogram) => self.counts().add(&**histogram).expect(GROWS),
+        }
+    }
+
+    /// Their histogram, from now on.
+    fn counts(&mut self) -> &mut Histogram<u64> {
+        if let Values::Few(few) = self {
+            *self = Values::Many(Box::new(histogram_of(few)));
+        }
+        match self {
+            Values::Many(histogram) => histogram,
+            Values::Few(_) => unreachable!("they have just become many"),
+        }
+    }
+
+    /// Their histogram, to read.
+    fn histogram(&self) -> Cow<'_, Histogram<u64>> {
+        match self {
+            Values::Few(few) => Cow::Owned(histogram_of(few)),
+            Values::Many(histogram) => Cow::Borrowed(histogram),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        match self {
+            Values::Few(few) => few.len() as u64,
+            Values::Many(histogram) => histogram.len(),
+        }
+    }
+}
+
+fn histogram_of(values: &[u64]) -> Histogram<u64> {
+    let mut histogram = Histogram::new(DIGITS).expect("three digits are within HdrHistogram's 0 to 5");
+    values.iter().for_each(|nanoseconds| histogram.record(*nanoseconds).expect(GROWS));
+    histogram
+}
+
 impl Default for Times {
     fn default() -> Times {
-        Times { histogram: None, sum: 0.0, squares: 0.0, minimum_ns: u64::MAX, maximum_ns: 0 }
+        Times { values: Values::Few(Vec::new()), sum: 0.0, squares: 0.0, minimum_ns: u64::MAX, maximum_ns: 0 }
     }
 }
 
 impl Times {
     /// Adds one duration, in nanoseconds.
     pub fn record_ns(&mut self, nanoseconds: u64) {
-        self.counts().record(nanoseconds).expect(GROWS);
+        self.values.record(nanoseconds, 1);
         let microseconds = nanoseconds as f64 / 1000.0;
         self.sum += microseconds;
         self.squares += microseconds * microseconds;
@@ -53,8 +116,7 @@ impl Times {
     /// Adds everything that another set holds. Nothing is lost: bucket counts are added, not
     /// percentiles averaged.
     pub fn add(&mut self, other: &Times) {
-        let Some(histogram) = &other.histogram else { return };
-        self.counts().add(&**histogram).expect(GROWS);
+        self.values.add(&other.values);
         self.sum += other.sum;
         self.squares += other.squares;
         self.minimum_ns = self.minimum_ns.min(other.minimum_ns);
@@ -65,12 +127,11 @@ impl Times {
     /// Returns how many.
     pub fn add_from(&mut self, other: &Times, floor_ns: u64) -> u64 {
         let mut added = 0;
-        let Some(histogram) = &other.histogram else { return 0 };
-        for bucket in histogram.iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_ns) {
+        for bucket in other.values.histogram().iter_recorded().filter(|bucket| bucket.value_iterated_to() >= floor_ns) {
             let (value, count) = (bucket.value_iterated_to(), bucket.count_since_last_iteration());
             // The bucket's upper end may lie above every value in it.
             let value = value.min(other.maximum_ns);
-            self.counts().record_n(value, count).expect(GROWS);
+            self.values.record(value, count);
             let microseconds = value as f64 / 1000.0;
             self.sum += microseconds * count as f64;
             self.squares += microseconds * microseconds * count as f64;
@@ -83,17 +144,21 @@ impl Times {
 
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.histogram.as_ref().map_or(0, |histogram| histogram.len())
-    }
-
-    /// The value, in nanoseconds, that the given fraction of the durations do not exceed.
-    pub fn quantile_ns(&self, quantile: f64) -> u64 {
-        self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(quantile).min(self.maximum_ns))
+        self.values.count()
     }
 
     /// How many durations are at most this long, within the histogram's 0.1 %.
     pub fn count_up_to(&self, nanoseconds: u64) -> u64 {
-        self.histogram.as_ref().map_or(0, |histogram| histogram.count_between(0, nanoseconds))
+        self.values.histogram().count_between(0, nanoseconds)
+    }
+
+    /// The value, in nanoseconds, that the given fraction of the durations do not exceed.
+    pub fn quantile_ns(&self, quantile: f64) -> u64 {
+        self.quantile_of(&self.values.histogram(), quantile)
+    }
+
+    fn quantile_of(&self, histogram: &Histogram<u64>, quantile: f64) -> u64 {
+        histogram.value_at_quantile(quantile).min(self.maximum_ns)
     }
 
     /// The percentiles as the format's plotters read them (.hgrm), in milliseconds as
@@ -101,7 +166,8 @@ impl Times {
     pub fn percentile_lines(&self) -> String {
         let mut text = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
         let summary = self.summary();
-        if let Some(histogram) = &self.histogram {
+        let histogram = self.values.histogram();
+        if !histogram.is_empty() {
             let mut total = 0;
             // Five lines for each halving of the distance to 100 %, HdrHistogram's default.
             for step in histogram.iter_quantiles(5) {
@@ -112,7 +178,7 @@ impl Times {
                 text += &if quantile < 1.0 { format!(" {:14.2}\n", 1.0 / (1.0 - quantile)) } else { "\n".to_owned() };
             }
         }
-        let buckets = self.histogram.as_ref().map_or(0, |histogram| histogram.buckets());
+        let buckets = histogram.buckets();
         text += &format!(
             "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]\n#[Max     = {:12.3}, Total count    = {:12}]\n#[Buckets \
              = {buckets:12}, SubBuckets     = {:12}]\n",
@@ -120,13 +186,9 @@ impl Times {
             summary.stdev / 1000.0,
             summary.max / 1000.0,
             summary.count,
-            2048,
+            SUB_BUCKETS,
         );
         text
-    }
-
-    fn counts(&mut self) -> &mut Histogram<u64> {
-        self.histogram.get_or_insert_with(|| Box::new(empty()))
     }
 
     /// What is reported of the set; all zero where it is empty.
@@ -137,7 +199,8 @@ impl Times {
         }
         let mean = self.sum / count as f64;
         let variance = if count > 1 { ((self.squares - self.sum * mean) / (count - 1) as f64).max(0.0) } else { 0.0 };
-        let quantile = |quantile| self.quantile_ns(quantile) as f64 / 1000.0;
+        let histogram = self.values.histogram();
+        let quantile = |quantile| self.quantile_of(&histogram, quantile) as f64 / 1000.0;
         TimesSummary {
             count,
             min: self.minimum_ns as f64 / 1000.0,
@@ -158,15 +221,11 @@ impl Times {
     /// format's libraries in any language decode.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        let nothing;
-        let histogram = match &self.histogram {
-            Some(histogram) => histogram,
-            None => {
-                nothing = empty();
-                &nothing
-            }
-        };
-        V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("writing to memory does not fail");
+        // It names the range to which a histogram has grown, and that depends on the order of its
+        // values.
+        let mut histogram = histogram_of(&[]);
+        histogram.add(&*self.values.histogram()).expect(GROWS);
+        V2DeflateSerializer::new().serialize(&histogram, &mut bytes).expect("writing to memory does not fail");
         base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
     }
 
@@ -179,9 +238,7 @@ impl Times {
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| DecodeError(format!("{error:?}")))?;
         let mut times = Times::default();
-        if !read.is_empty() {
-            times.counts().add(&read).map_err(|error| DecodeError(error.to_string()))?;
-        }
+        times.values.counts().add(&read).map_err(|error| DecodeError(error.to_string()))?;
         let count = times.count();
         if count != summary.count {
             return Err(DecodeError(format!("it holds {count} values, and the summary says {}", summary.count)));
@@ -194,10 +251,6 @@ impl Times {
         }
         Ok(times)
     }
-}
-
-fn empty() -> Histogram<u64> {
-    Histogram::new(DIGITS).expect("three digits are within HdrHistogram's 0 to 5")
 }
 
 /// A histogram that could not be read back.
@@ -302,6 +355,19 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_is_made_where_the_values_alone_would_take_more() {
+        // A second and more: its histogram has 170 KiB.
+        let mut few = times(&[1_000_000_000; SUB_BUCKETS]);
+        assert!(matches!(&few.values, Values::Few(values) if values.capacity() == SUB_BUCKETS));
+        let mut many = few.clone();
+        many.record_ns(2_000_000_000);
+        assert!(matches!(&many.values, Values::Many(_)));
+        few.add(&times(&[2_000_000_000]));
+        assert_eq!(few.encode(), many.encode());
+        assert_eq!((few.summary(), few.count()), (many.summary(), SUB_BUCKETS as u64 + 1));
+    }
+
+    #[test]
     fn what_is_no_histogram_is_refused() {
         for text in ["", "AAAA", "not base64!"] {
             assert!(Times::decode(text, &TimesSummary::default()).is_err(), "{text}");
@@ -330,23 +396,29 @@ mod tests {
 
         #[test]
         fn merging_parts_equals_recording_the_whole(
-            values in prop::collection::vec(0_u64..1 << 42, 0..300), cut in any::<prop::sample::Index>(),
+            values in prop::collection::vec(0_u64..1 << 42, 0..300),
+            repeats in 1_usize..20,
+            cut in any::<prop::sample::Index>(),
         ) {
+            let values = values.repeat(repeats);
             let whole = times(&values);
             let (left, right) = values.split_at(cut.index(values.len() + 1));
             let mut merged = times(left);
             merged.add(&times(right));
-            prop_assert_eq!(&merged.histogram, &whole.histogram);
+            prop_assert_eq!(merged.values.histogram(), whole.values.histogram());
+            prop_assert_eq!(merged.count(), values.len() as u64);
             let (a, b) = (merged.summary(), whole.summary());
             prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());
             prop_assert_eq!((a.min, a.max, a.p50, a.p99), (b.min, b.max, b.p50, b.p99));
         }
 
         #[test]
-        fn writing_and_reading_loses_nothing(values in prop::collection::vec(0_u64..1 << 42, 0..300)) {
-            let original = times(&values);
+        fn writing_and_reading_loses_nothing(
+            values in prop::collection::vec(0_u64..1 << 42, 0..300), repeats in 1_usize..20,
+        ) {
+            let original = times(&values.repeat(repeats));
             let read = Times::decode(&original.encode(), &original.summary()).expect("it was just written");
-            prop_assert_eq!(&read.histogram, &original.histogram);
+            prop_assert_eq!(read.values.histogram(), original.values.histogram());
             let (a, b) = (read.summary(), original.summary());
             prop_assert_eq!((a.count, a.min, a.max, a.p99_9), (b.count, b.min, b.max, b.p99_9));
             prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs());

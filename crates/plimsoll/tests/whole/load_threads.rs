@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
 use plimsoll_sys::net::reset_on_close;
@@ -46,6 +48,20 @@ fn failures_are_told_apart() {
     assert_eq!((late.count("requests.timed_out"), late.count("requests.unsent")), (3, 3));
     let pending = threads(silent(), "-d 1s -c 3");
     assert_eq!((pending.count("requests.in_flight"), pending.count("response_time_us.unanswered")), (3, 3));
+}
+
+#[test]
+fn the_times_of_a_connection_with_few_requests_take_little_memory() {
+    // Histograms of 100 ms take 144 KiB each, and a thread keeps two or more.
+    let slow = answer(|bytes| {
+        thread::sleep(Duration::from_millis(100));
+        Some(bytes.to_vec())
+    });
+    let run = threads(slow, "-n 800 -c 400 --barrier");
+    assert_eq!(run.count("requests.completed"), 800, "{}", run.stderr);
+    assert!(run.figure("response_time_us.min") >= 100_000.0);
+    let each = run.count("generator.memory_bytes") / 400;
+    assert!(each < 100_000, "{each} bytes a connection");
 }
 
 #[test]
