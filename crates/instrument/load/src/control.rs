@@ -223,6 +223,19 @@ impl Control {
         }
     }
 
+    /// Open loop: how much of a request's wait for a connection, from `due` to `free`, was the
+    /// generator's own. All of it, where another loop or thread than `own` has a connection free:
+    /// it is late. Otherwise the time until requests were sent that were due before, and had a
+    /// connection free: until then this one could have been sent as well.
+    pub(crate) fn held_up(&self, due: u64, free: u64, own: Option<usize>) -> u64 {
+        let others = self.gauges.iter().zip(0..).filter(|(_, number)| Some(*number) != own);
+        if others.into_iter().any(|(gauge, _)| gauge.free.load(Ordering::Relaxed) > 0) {
+            return free.saturating_sub(due);
+        }
+        let until = self.gauges.iter().map(|gauge| gauge.held_up_until.load(Ordering::Relaxed)).max();
+        until.unwrap_or(0).min(free).saturating_sub(due)
+    }
+
     pub(crate) fn connection_down(&self) {
         self.up.fetch_sub(1, Ordering::AcqRel);
     }
@@ -260,6 +273,9 @@ pub(crate) struct Gauge {
     pub(crate) failed: AtomicU64,
     /// Open loop: connections that are free; of threads, those that wait for a request to fall due.
     pub(crate) free: AtomicU64,
+    /// Open loop: until when the last request was held up for which a connection was free as it
+    /// fell due.
+    held_up_until: AtomicU64,
 }
 
 impl Gauge {
@@ -271,6 +287,12 @@ impl Gauge {
     pub(crate) fn show(&self, completed: u64, failed: u64) {
         self.completed.store(completed, Ordering::Relaxed);
         self.failed.store(failed, Ordering::Relaxed);
+    }
+
+    /// A request is sent, or found to have timed out, for which a connection was free as it fell
+    /// due.
+    pub(crate) fn hold_up_until(&self, now: u64) {
+        self.held_up_until.fetch_max(now, Ordering::Relaxed);
     }
 }
 
@@ -307,6 +329,18 @@ mod tests {
             }
             assert_eq!((control.closes.get(), control.has_ended_count()), (Some(300), true));
         }
+    }
+
+    #[test]
+    fn a_wait_behind_requests_that_were_late_though_a_connection_was_free_is_the_generators() {
+        let control = Control::new(1, None, 0, 2).expect("an event");
+        control.gauges[1].hold_up_until(300);
+        control.gauges[0].hold_up_until(100);
+        for (due, free, held_up) in [(50, 400, 250), (250, 280, 30), (300, 400, 0), (350, 400, 0), (50, 20, 0)] {
+            assert_eq!(control.held_up(due, free, Some(0)), held_up, "{due} to {free}");
+        }
+        control.gauges[0].free.store(1, Ordering::Relaxed);
+        assert_eq!([Some(0), Some(1), None].map(|own| control.held_up(350, 400, own)), [0, 50, 50]);
     }
 
     #[test]

@@ -225,13 +225,7 @@ impl Ledger {
     /// to connections that waited to be opened again.
     pub(crate) fn expired(&mut self, due: u64, free: u64, now: u64, backoff: u64) {
         self.note_end(now);
-        let wait = free.saturating_sub(due).min(self.timeout);
-        self.waited(wait, backoff.min(wait));
-        if wait < self.timeout {
-            // Whoever finds it, and when: it waits no more.
-            self.sent(due.max(free), now.min(due.saturating_add(self.timeout)));
-        }
-        self.count_unsent(now.saturating_sub(due));
+        self.never_begun(due, free, now, backoff);
         self.shown.1 += 1;
     }
 
@@ -242,17 +236,21 @@ impl Ledger {
         }
     }
 
-    /// An open loop's request was due when the window closed, and no connection was free for it;
+    /// An open loop's request was due when the window closed, and was not sent; `free` and
     /// `backoff` as above.
-    pub(crate) fn overdue(&mut self, due: u64, end: u64, backoff: u64) {
-        let age = end.saturating_sub(due).min(self.timeout);
-        self.waited(age, backoff.min(age));
-        self.count_unsent(age);
+    pub(crate) fn overdue(&mut self, due: u64, free: u64, end: u64, backoff: u64) {
+        self.never_begun(due, free, end, backoff);
     }
 
-    /// Counts a request that was due `age` ago and not sent.
-    fn count_unsent(&mut self, age: u64) {
-        let age = age.min(self.timeout);
+    /// Counts a request that was due, and is not sent. Whoever finds it, and when: from its
+    /// time-out on it waits no more.
+    fn never_begun(&mut self, due: u64, free: u64, now: u64, backoff: u64) {
+        let age = now.saturating_sub(due).min(self.timeout);
+        let wait = free.saturating_sub(due).min(age);
+        self.waited(wait, backoff.min(wait));
+        if wait < age {
+            self.sent(due.max(free), due + age);
+        }
         self.tally.unanswered.record_ns(age);
         self.tally.requests.scheduled += 1;
         // It has timed out from the time-out on.

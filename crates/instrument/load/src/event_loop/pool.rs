@@ -3,9 +3,8 @@
 //! A loop with a free connection takes the next arrival from the [schedule](crate::schedule) of all
 //! loops, and sends it when it is due. An arrival that no loop has taken waits there, and is sent
 //! on the first connection that becomes free: the time until then is *pool wait*, the server's
-//! doing. What is lost after both were there is *schedule lag*, the generator's.
-
-use std::sync::atomic::Ordering;
+//! doing. What is lost after both were there is *schedule lag*, the generator's, and so is the time
+//! for which it was late with requests before, though a connection was free for them.
 
 use plimsoll_reactor::slab::Key;
 
@@ -15,6 +14,7 @@ use crate::config::{Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::record::Phase;
 use crate::schedule::Due;
+use crate::shared::Shared;
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// A connection is free for a request.
@@ -67,8 +67,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             self.reserved = None;
             let Some(connection) = self.slab.get(key) else { continue };
-            let free = if self.another_is_free() { connection.intended.min(due.at) } else { connection.intended };
-            let backoff = self.shared.schedule.backoff_within(due.at, free);
+            let Shared { control, schedule, .. } = &*self.shared;
+            let held_up = control.held_up(due.at, connection.intended, Some(self.number));
+            let backoff = schedule.backoff_within(due.at + held_up, connection.intended);
+            // What the generator held it up for is no wait for a connection.
+            let free = connection.intended - held_up;
+            if free <= due.at {
+                control.gauges[self.number].hold_up_until(now);
+            }
             let timeout = self.timeout_ns();
             if due.at.saturating_add(timeout) <= now {
                 self.ledger.expired(due.at, free, now, backoff);
@@ -94,13 +100,6 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if is_last {
             self.retire(key);
         }
-    }
-
-    /// Whether another loop has a free connection: a request that waits nevertheless waits for the
-    /// generator.
-    fn another_is_free(&self) -> bool {
-        let others = self.shared.control.gauges.iter().zip(0..).filter(|(_, number)| *number != self.number);
-        others.into_iter().any(|(gauge, _)| gauge.free.load(Ordering::Relaxed) > 0)
     }
 
     /// The connection that has been free for longest; others may have been lost while they waited.
@@ -165,7 +164,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 self.shared.control.give_back();
             }
         } else if due.at < end {
-            self.ledger.overdue(due.at, end, self.shared.schedule.backoff_within(due.at, end));
+            let held_up = self.shared.control.held_up(due.at, end, Some(self.number));
+            let backoff = self.shared.schedule.backoff_within(due.at + held_up, end);
+            self.ledger.overdue(due.at, end - held_up, end, backoff);
         }
     }
 }

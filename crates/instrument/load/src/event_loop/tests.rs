@@ -260,6 +260,35 @@ fn a_request_that_times_out_though_a_connection_is_free_waited_for_the_generator
 }
 
 #[test]
+fn a_request_that_waits_behind_those_that_the_generator_was_late_with_waited_for_it() {
+    let pace = Pace::Open { rate: Rate::constant(1e9), spacing: Spacing::Fixed };
+    let mut event_loop: EventLoop<Echo, Silent> =
+        EventLoop::new(Arc::new(shared(config(pace), echo())), 0, 0, Silent::default());
+    event_loop.open_connections();
+    connect_all(&mut event_loop);
+    let start = event_loop.now();
+    event_loop.shared.control.gate.set(start);
+    event_loop.shared.control.opens.set(start);
+    event_loop.pass_openings(event_loop.now());
+    // Ten connections are free, and the loop comes a millisecond late.
+    let late = std::iter::from_fn(|| Some(event_loop.now())).find(|now| *now > start + 1_000_000);
+    let late = late.expect("time passes");
+    event_loop.dispatch(11);
+    // The next request has to wait for one of them.
+    let key = event_loop.slab.keys().next().expect("it is there");
+    let free = event_loop.now();
+    let connection = event_loop.slab.get_mut(key).expect("it is there");
+    (connection.state, connection.intended) = (State::Idle, free);
+    event_loop.wait_in_pool(key);
+    event_loop.dispatch(1);
+    let window = books(event_loop).window;
+    let (wait, lag) = (window.pool_wait.summary(), window.schedule_lag.summary());
+    assert_eq!((window.sent, wait.count, lag.count), (11, 11, 11));
+    assert!(wait.max <= (free - late) as f64 / 1000.0, "{wait:?} of {} ns", free - late);
+    assert!(lag.min > 990.0, "{lag:?}");
+}
+
+#[test]
 fn the_wait_of_a_request_that_is_never_sent_is_due_to_connections_that_waited_to_be_opened_again() {
     for times_out in [true, false] {
         let mut event_loop = open_loop(|config| {

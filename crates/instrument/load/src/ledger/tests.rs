@@ -153,13 +153,16 @@ fn an_open_loops_unsent_requests_time_out_by_their_age() {
     let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..open() });
     ledger.open(0, 0);
     ledger.expired(0, 2 * SECOND, 2 * SECOND, SECOND);
-    ledger.overdue(SECOND, 2 * SECOND, SECOND / 4);
-    ledger.overdue(SECOND + 1, 2 * SECOND, 0);
+    ledger.overdue(SECOND, 2 * SECOND, 2 * SECOND, SECOND / 4);
+    ledger.overdue(SECOND + 1, 2 * SECOND, 2 * SECOND, 0);
+    // The generator was late for it by half a second.
+    ledger.overdue(3 * SECOND / 2, 3 * SECOND / 2, 2 * SECOND, 0);
     ledger.close(2 * SECOND, std::iter::empty());
     let window = ledger.finish().window;
-    assert_eq!((window.requests.timed_out, window.requests.unsent, window.errors.timeout), (2, 1, 2));
+    assert_eq!((window.requests.timed_out, window.requests.unsent, window.errors.timeout), (2, 2, 2));
     assert!(window.requests.balance());
-    assert_eq!(window.unanswered.count(), 3);
+    assert_eq!((window.unanswered.count(), window.schedule_lag.count()), (4, 1));
+    assert_eq!(window.schedule_lag.summary().max, 500_000.0);
     let sum_us = |times: &Times| times.summary().mean * times.count() as f64;
     let waits = [&window.pool_wait, &window.backoff_wait].map(sum_us);
     assert_eq!(waits.map(f64::round), [1_750_000.0, 1_250_000.0]);

@@ -1,8 +1,6 @@
 //! An open loop's requests that no connection takes, because none is free: they time out where they
 //! wait, in the [schedule](crate::schedule). Pure: the instants are arguments.
 
-use std::sync::atomic::Ordering;
-
 use crate::config::{Config, StopCondition};
 use crate::control::Control;
 use crate::ledger::{Books, Ledger};
@@ -34,14 +32,14 @@ impl Untaken {
         if !self.counts || self.ledger.phase() == Phase::Drain {
             return;
         }
-        // A loop or a thread that has shown a free connection since before the request was due did
-        // not get to it in time.
-        let is_free = control.gauges.iter().any(|gauge| gauge.free.load(Ordering::Relaxed) > 0);
         while let Some(due) = end.checked_sub(self.timeout).and_then(|end| schedule.take(Some(end))) {
             let at = due.at.saturating_add(self.timeout);
             self.advance(at, control);
-            let free = if is_free { due.at } else { at };
-            self.ledger.expired(due.at, free, at, schedule.backoff_within(due.at, free));
+            // A loop or a thread that has shown a free connection since before the request was due
+            // did not get to it in time.
+            let held_up = control.held_up(due.at, at, None);
+            let backoff = schedule.backoff_within(due.at + held_up, at);
+            self.ledger.expired(due.at, at - held_up, at, backoff);
         }
         self.advance(end, control);
     }
@@ -63,7 +61,9 @@ impl Untaken {
         }
         self.pass(end, control, schedule);
         while let Some(due) = schedule.take(Some(end)) {
-            self.ledger.overdue(due.at, end, schedule.backoff_within(due.at, end));
+            let held_up = control.held_up(due.at, end, None);
+            let backoff = schedule.backoff_within(due.at + held_up, end);
+            self.ledger.overdue(due.at, end - held_up, end, backoff);
         }
         self.ledger.close(end, std::iter::empty());
         Some(self.ledger.finish())
@@ -84,10 +84,12 @@ impl Untaken {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
     use plimsoll_measure::arrivals::{Rate, Spacing};
+    use plimsoll_measure::times::Times;
 
     use super::*;
     use crate::config::Pace;
@@ -151,6 +153,22 @@ mod tests {
             let most = [&window.pool_wait, &window.schedule_lag].map(|times| times.summary().max / 1000.0);
             assert_eq!(most, [pool_ms, lag_ms], "{free} free");
         }
+    }
+
+    #[test]
+    fn what_no_connection_takes_waited_for_the_generator_while_that_was_late_with_others() {
+        let (config, control, schedule) = begun(Records::default());
+        control.opens.set(0);
+        control.closes.set(SECOND);
+        // Until then requests were held up for which a connection was free.
+        control.gauges[0].hold_up_until(SECOND * 9 / 10);
+        let books = Untaken::new(&config, &control).finish(SECOND, &control, &schedule).expect("it counts");
+        let window = books.window;
+        assert_eq!((window.requests.timed_out, window.requests.unsent), (50, 50));
+        let [wait, lag] = [&window.pool_wait, &window.schedule_lag].map(Times::summary);
+        // Of ninety all but the last 100 ms of those that are left; of ten nothing.
+        assert_eq!((wait.count, wait.max, lag.count), (100, 100_000.0, 90), "{wait:?} {lag:?}");
+        assert!((399_000.0..=500_000.0).contains(&lag.max), "{lag:?}");
     }
 
     #[test]

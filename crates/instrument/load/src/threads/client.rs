@@ -16,6 +16,7 @@ use rand::rngs::StdRng;
 
 use crate::backoff::{History, Rules};
 use crate::config::StopCondition;
+use crate::control::Gauge;
 use crate::ledger::{Answer, Ledger, Request};
 use crate::protocol::{Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
@@ -343,7 +344,9 @@ impl<'a, P: Protocol> Client<'a, P> {
         match self.reserved.take() {
             Some(due) if counted && due.claimed => self.shared.control.give_back(),
             Some(due) if !counted && due.at < end => {
-                self.ledger.overdue(due.at, end, self.shared.schedule.backoff_within(due.at, end));
+                let held_up = self.shared.control.held_up(due.at, end, None);
+                let backoff = self.shared.schedule.backoff_within(due.at + held_up, end);
+                self.ledger.overdue(due.at, end - held_up, end, backoff);
             }
             _ => {}
         }
@@ -362,8 +365,7 @@ impl<'a, P: Protocol> Client<'a, P> {
     /// Shows its progress, and tells the others of requests of the run's count that have ended.
     pub(super) fn show(&mut self) {
         let (completed, failed) = self.ledger.shown();
-        let gauges = &self.shared.control.gauges;
-        gauges[self.number % gauges.len()].add(completed - self.shown.0, failed - self.shown.1);
+        self.gauge().add(completed - self.shown.0, failed - self.shown.1);
         self.shown = (completed, failed);
         if let Some((count, last)) = self.ledger.take_ended() {
             self.shared.control.end_requests(count, last);
@@ -372,13 +374,18 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     /// Shows whether the connection is free for a request that is yet to fall due.
     pub(super) fn show_free(&mut self, free: bool) {
-        let gauges = &self.shared.control.gauges;
-        let gauge = &gauges[self.number % gauges.len()].free;
+        let gauge = &self.gauge().free;
         match (std::mem::replace(&mut self.shows_free, free), free) {
             (false, true) => _ = gauge.fetch_add(1, Ordering::Relaxed),
             (true, false) => _ = gauge.fetch_sub(1, Ordering::Relaxed),
             _ => {}
         }
+    }
+
+    /// What it shows its progress by, with other threads.
+    pub(super) fn gauge(&self) -> &'a Gauge {
+        let gauges = &self.shared.control.gauges;
+        &gauges[self.number % gauges.len()]
     }
 
     /// What the coordinator has asked of all.

@@ -10,6 +10,7 @@ use crate::config::{Pace, Phase as Start, Recovery, StopCondition};
 use crate::ledger::Request;
 use crate::protocol::{Protocol, Reply};
 use crate::record::Phase;
+use crate::shared::Shared;
 
 use super::STOP_POLL_INTERVAL;
 use super::client::{Client, End};
@@ -134,16 +135,22 @@ impl<P: Protocol> Client<'_, P> {
             }
             // The connection may have been away, and another has taken the request.
             let Some(due) = self.reserved.take() else { continue };
-            let backoff = self.shared.schedule.backoff_within(due.at, self.free);
+            self.show_free(false);
+            let Shared { control, schedule, .. } = self.shared;
+            let held_up = control.held_up(due.at, self.free, None);
+            let backoff = schedule.backoff_within(due.at + held_up, self.free);
+            let free = self.free - held_up;
+            if free <= due.at {
+                self.gauge().hold_up_until(now);
+            }
             if due.at.saturating_add(timeout) <= now {
-                self.ledger.expired(due.at, self.free, now, backoff);
+                self.ledger.expired(due.at, free, now, backoff);
                 self.miss();
                 self.show();
                 continue;
             }
-            self.show_free(false);
-            self.ledger.waited(self.free.saturating_sub(due.at), backoff);
-            if !self.carry(due.at, due.at.max(self.free), now) {
+            self.ledger.waited(free.saturating_sub(due.at), backoff);
+            if !self.carry(due.at, due.at.max(free), now) {
                 return;
             }
         }

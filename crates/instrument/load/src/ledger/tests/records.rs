@@ -100,8 +100,8 @@ fn each_second_has_the_errors_of_the_summary() {
     ledger.begun(SECOND);
     ledger.answered(request(SECOND, SECOND), Answer { payload: 5, status: 503 }, SECOND + 1, None);
     ledger.expired(0, SECOND + 2, SECOND + 2, 0);
-    ledger.overdue(SECOND, 2 * SECOND, 0);
-    ledger.overdue(SECOND + 1, 2 * SECOND, 0);
+    ledger.overdue(SECOND, 2 * SECOND, 2 * SECOND, 0);
+    ledger.overdue(SECOND + 1, 2 * SECOND, 2 * SECOND, 0);
     ledger.close(2 * SECOND, std::iter::empty());
     let window = ledger.finish().window;
     let told: Vec<_> = received.iter().filter(|second| second.phase == Phase::Window).collect();

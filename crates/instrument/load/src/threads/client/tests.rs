@@ -103,6 +103,27 @@ fn a_request_that_times_out_though_its_connection_is_free_waited_for_the_generat
 }
 
 #[test]
+fn a_request_that_waits_behind_those_that_the_generator_was_late_with_waited_for_it() {
+    let timeout = Duration::from_micros(10);
+    let shared = shared(Config { stop_condition: StopCondition::Each(1), timeout, ..open() }, echo());
+    shared.control.gate.set(0);
+    shared.control.opens.set(0);
+    shared.control.closes.set(1000);
+    // Another thread was late until then.
+    shared.control.gauges[0].hold_up_until(600);
+    let phase = AtomicU8::new(worker_group::Phase::Run as u8);
+    let mut client = Client::new(&shared, &phase, 0);
+    client.free = 1000;
+    client.carry_requests();
+    if !client.is_closed() {
+        client.close_window(1000);
+    }
+    let window = client.ledger.finish().window;
+    let (wait, lag) = (window.pool_wait.summary(), window.schedule_lag.summary());
+    assert_eq!((window.requests.timed_out, wait.max, lag.max), (1, 0.4, 9.6), "{wait:?} {lag:?}");
+}
+
+#[test]
 fn the_wait_of_a_request_that_is_never_sent_is_due_to_connections_that_waited_to_be_opened_again() {
     for times_out in [true, false] {
         let mut config = open();
