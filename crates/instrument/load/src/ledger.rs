@@ -333,7 +333,8 @@ impl Ledger {
             }
             if cause == Cause::Timeout {
                 self.tally.requests.timed_out += 1;
-                self.tally.unanswered.record_ns(age);
+                // A generator that finds it late has waited for it no longer than that.
+                self.tally.unanswered.record_ns(age.min(self.timeout));
             } else {
                 self.tally.requests.failed += 1;
             }

@@ -196,6 +196,16 @@ fn a_request_that_times_out_was_late_until_then_whenever_it_is_found() {
 }
 
 #[test]
+fn a_request_that_times_out_has_the_age_of_its_time_out_whenever_it_is_found() {
+    let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..closed() });
+    ledger.open(0, 0);
+    ledger.begun(SECOND);
+    ledger.request_lost(request(SECOND, SECOND), Cause::Timeout, 9 * SECOND);
+    ledger.close(9 * SECOND, std::iter::empty());
+    assert_eq!(ledger.finish().window.unanswered.summary().max, 1_000_000.0);
+}
+
+#[test]
 fn a_sequence_is_a_success_once_its_last_request_is_answered() {
     let records = Records { connections: true, ..Records::default() };
     let mut ledger = ledger(&Config { stop_condition: StopCondition::Each(2), records, ..closed() });
