@@ -123,6 +123,10 @@ impl Sockets for Epoll {
         self.instance.was_interrupted()
     }
 
+    fn may_have_left(&self) -> bool {
+        self.was_interrupted() || self.ready.len() == EVENT_BATCH
+    }
+
     fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         poll::wait(&mut [Place::new(wake.as_raw_fd(), Interest::READ)], Some(time))?;
         self.wait(Some(Duration::ZERO))

@@ -310,11 +310,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             self.receive(key, ended);
         }
         let full = events == EVENT_BATCH;
-        // A ring's wait brings a part of what is there (io_uring/io_uring.h,
-        // IO_LOCAL_TW_DEFAULT_MAX), and some of it is no event. One that is interrupted brings
-        // nothing (signal(7), on SIGCONT).
-        let has_more = self.sockets.was_interrupted() || if S::DEFERS { events > 0 } else { full };
-        self.backlog.pass_turn(self.entered, has_more);
+        self.backlog.pass_turn(self.entered, self.sockets.may_have_left());
         let now = self.shared.control.instant(self.now());
         while let Some(key) = self.wheel.next_due(now) {
             self.fire(Key::from_raw(key));

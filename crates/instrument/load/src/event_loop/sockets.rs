@@ -85,6 +85,10 @@ pub(crate) trait Sockets: Sized {
     /// Whether the last wait was interrupted, so that it need not have brought what had come.
     fn was_interrupted(&self) -> bool;
 
+    /// Whether more may have come before the last wait than it brought. One that is interrupted
+    /// brings nothing (signal(7), on SIGCONT).
+    fn may_have_left(&self) -> bool;
+
     /// Waits until the time is over or `wake` is raised, whatever arrives; what has arrived is then
     /// reported.
     fn sleep(&mut self, wake: BorrowedFd<'_>, time: Duration) -> io::Result<()>;

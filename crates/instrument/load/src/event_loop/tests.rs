@@ -88,6 +88,10 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
         false
     }
 
+    fn may_have_left(&self) -> bool {
+        false
+    }
+
     fn sleep(&mut self, _wake: BorrowedFd<'_>, _time: Duration) -> io::Result<()> {
         Ok(())
     }

@@ -52,6 +52,8 @@ pub(crate) struct Uring {
     peeked: Option<Completion>,
     /// Whether everything that the last wait brought was reported.
     drained: bool,
+    /// Whether it brought anything.
+    brought: bool,
     /// Slots whose receive ended because no buffer was free.
     awaiting_buffer: VecDeque<Slot>,
     free_buffers: Vec<Vec<u8>>,
@@ -163,6 +165,7 @@ impl Sockets for Uring {
             ends: false,
             peeked: None,
             drained: true,
+            brought: false,
             awaiting_buffer: VecDeque::new(),
             free_buffers: Vec::new(),
             sent: 0,
@@ -275,6 +278,7 @@ impl Sockets for Uring {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.recycle();
+        self.brought = false;
         for _ in 0..self.awaiting_buffer.len() {
             let Some(slot) = self.awaiting_buffer.pop_front() else { break };
             // The slot may have another socket meanwhile, which starts its own receive.
@@ -294,6 +298,12 @@ impl Sockets for Uring {
         self.ring.was_interrupted()
     }
 
+    fn may_have_left(&self) -> bool {
+        // It brings a part of what is there (io_uring/io_uring.h, IO_LOCAL_TW_DEFAULT_MAX), of
+        // which all may be completions that are not reported.
+        self.was_interrupted() || self.brought
+    }
+
     fn sleep(&mut self, _wake: BorrowedFd<'_>, time: Duration) -> io::Result<()> {
         self.wait(Some(time))
     }
@@ -304,9 +314,41 @@ impl Sockets for Uring {
             let completion = self.peeked.take().or_else(|| self.ring.next_completion());
             self.drained = completion.is_none();
             let completion = completion?;
+            self.brought = true;
             if let Some(ready) = self.take(completion) {
                 return Some(ready);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::os::fd::AsFd;
+
+    use plimsoll_sys::event::Event;
+
+    use super::*;
+
+    const LONGEST: Option<Duration> = Some(Duration::from_secs(20));
+
+    #[test]
+    fn a_wait_that_brought_only_what_is_not_reported_may_have_left_answers() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let wake = Event::new().expect("an event");
+        let mut sockets = Uring::new(1, wake.as_fd(), false).expect("a ring");
+        let target = listener.local_addr().expect("it is bound");
+        let slot = sockets.connect(Key::from_raw(7), target, None).expect("a place");
+        sockets.wait(LONGEST).expect("a wait");
+        assert!(sockets.report().is_some_and(|ready| ready.writable) && sockets.report().is_none());
+        sockets.connected(&slot).expect("it is up");
+        assert_eq!(sockets.write(&slot, b"request").expect("there is room"), 7);
+        sockets.wait(LONGEST).expect("a wait");
+        assert!(sockets.report().is_none(), "a send is not reported");
+        assert_eq!(sockets.take_sent(), 7);
+        assert!(sockets.may_have_left());
+        sockets.wait(Some(Duration::ZERO)).expect("a wait");
+        assert!(sockets.report().is_none() && !sockets.may_have_left());
     }
 }
