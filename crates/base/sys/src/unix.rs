@@ -32,11 +32,12 @@ fn listen_as(kind: SocketType, path: &Path, mode: Option<u32>) -> io::Result<Own
         }
         outcome => outcome?,
     }
-    if let Some(mode) = mode {
-        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    let permitted = mode.map_or(Ok(()), |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)));
+    let outcome = permitted.and_then(|()| Ok(net::listen(&socket, i32::MAX)?));
+    if outcome.is_err() {
+        Name::of(path).remove();
     }
-    net::listen(&socket, i32::MAX)?;
-    Ok(socket)
+    outcome.map(|()| socket)
 }
 
 /// A non-blocking socket that is connected, or an error: unlike TCP it is known at once.

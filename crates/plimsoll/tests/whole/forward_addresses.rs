@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::forwarder::{Folder, Forwarder, accept, connect, echo, text_of};
+use crate::support::forwarder::{Folder, Forwarder, accept, command, connect, echo, listener, text_of, traced};
+use crate::support::server::may_trace;
 
 #[test]
 fn unix_sockets_ipv6_names_and_ranges_are_relayed() {
@@ -101,6 +102,32 @@ fn a_unix_socket_that_another_process_has_put_in_the_place_of_ones_own_is_left_t
     let _another = UnixListener::bind(&paths[1]).expect("the path is free");
     forwarder.stop();
     assert_eq!(paths.map(|path| path.exists()), [false, true]);
+}
+
+#[test]
+fn a_forwarder_that_fails_before_it_has_begun_leaves_no_unix_sockets() {
+    let (folder, (_held, taken)) = (Folder::new(), listener());
+    let path = folder.path("a.sock");
+    let table = format!("[admin]\nlisten = \"{taken}\"\n[forward]\n\"unix:{}\" = \"192.0.2.1:80\"\n", text_of(&path));
+    let config = folder.write("forward.toml", &table);
+    let output = command(&["--config", &config]).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("cannot listen on {taken}")), "{said}");
+    assert!(!path.exists(), "a socket's name is left");
+}
+
+#[test]
+fn a_unix_socket_that_cannot_listen_leaves_no_name() {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    let path = folder.path("a.sock");
+    let mapping = format!("unix:{}=192.0.2.1:80", text_of(&path));
+    let output = traced("listen", "ENOMEM", 1, &[&mapping]).output().expect("strace is here");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot listen on"), "{said}");
+    assert!(!path.exists(), "a socket's name is left");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Listener {
     pub(crate) owner: Owner,
     /// Of a Unix socket.
     name: Option<Name>,
+    /// The name was made here, and not by a process that had the socket before.
+    has_made_name: bool,
 }
 
 /// What was opened for a route: where, the sockets, and who else has them.
@@ -49,8 +51,9 @@ type Opened = (Listen, MadeName, Vec<OwnedFd>, Owner);
 struct MadeName(Option<Name>);
 
 impl MadeName {
-    fn keep(mut self) {
-        self.0 = None;
+    /// Leaves it, and returns whether there is one.
+    fn keep(mut self) -> bool {
+        self.0.take().is_some()
     }
 }
 
@@ -195,11 +198,11 @@ impl Listeners {
                     Listener { asked, at, route, ..former }
                 }
                 Err((made, sockets, owner)) => {
-                    made.keep();
+                    let has_made_name = made.keep();
                     self.next_number += 1;
                     opened.push(self.next_number);
                     let name = if let Listen::Unix(path) = &at { Some(Name::of(path)) } else { None };
-                    Listener { number: self.next_number, asked, at, sockets, route, owner, name }
+                    Listener { number: self.next_number, asked, at, sockets, route, owner, name, has_made_name }
                 }
             };
             self.open.push(listener);
@@ -215,6 +218,14 @@ impl Listeners {
             listener.stop();
             listener.unlink();
         }
+    }
+}
+
+/// A forwarder that fails before it has begun closes no listeners. It leaves no names that it made,
+/// and leaves those of a process that it would have taken over from.
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        self.open.iter().filter(|listener| listener.has_made_name).for_each(Listener::unlink);
     }
 }
 

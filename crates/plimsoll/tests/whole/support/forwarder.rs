@@ -106,12 +106,17 @@ impl Forwarder {
 
 /// A forwarder whose threads each have this call fail, the one of that number, or as strace has it.
 pub(crate) fn injected(call: &str, error: &str, when: impl Display, arguments: &[&str]) -> Forwarder {
+    Forwarder::spawn(traced(call, error, when, arguments))
+}
+
+/// The same as a command.
+pub(crate) fn traced(call: &str, error: &str, when: impl Display, arguments: &[&str]) -> Command {
     let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={when}"));
     let inner = command(arguments);
     let mut outer = Command::new("strace");
     outer.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject]);
     outer.arg(inner.get_program()).args(inner.get_args());
-    Forwarder::spawn(outer)
+    outer
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
