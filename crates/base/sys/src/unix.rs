@@ -93,9 +93,14 @@ impl Name {
         }
     }
 
-    /// Gives the file these permissions, unless another one is there by now.
-    pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        if self.is_there() { std::fs::set_permissions(&self.path, Permissions::from_mode(mode)) } else { Ok(()) }
+    /// Gives the file these permissions, unless another one is there by now. Returns which it had.
+    pub fn set_mode(&self, mode: u32) -> io::Result<Option<u32>> {
+        if !self.is_there() {
+            return Ok(None);
+        }
+        let former = std::fs::symlink_metadata(&self.path)?.mode() & 0o7777;
+        std::fs::set_permissions(&self.path, Permissions::from_mode(mode))?;
+        Ok(Some(former))
     }
 
     fn is_there(&self) -> bool {

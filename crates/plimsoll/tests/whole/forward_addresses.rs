@@ -5,9 +5,12 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::forwarder::{Folder, Forwarder, accept, command, connect, echo, listener, text_of, traced};
+use crate::support::forwarder::{
+    Folder, Forwarder, accept, command, connect, echo, injected, listener, text_of, traced,
+};
 use crate::support::server::may_trace;
 
 #[test]
@@ -142,4 +145,28 @@ fn a_unix_socket_has_the_permissions_that_its_rule_says() {
     forwarder.signal("HUP");
     assert!(forwarder.sentence().contains("the table is reloaded"));
     assert_eq!(mode(), 0o600, "the socket is the former one");
+}
+
+#[test]
+fn unix_sockets_keep_their_permissions_where_one_of_them_cannot_have_those_of_a_new_table() {
+    if !may_trace() {
+        return;
+    }
+    let (folder, server) = (Folder::new(), echo());
+    let paths = ["a.sock", "b.sock"].map(|name| folder.path(name));
+    let table = |mode| {
+        let rule =
+            |path: &PathBuf| format!("[forward.\"unix:{}\"]\nto = \"{server}\"\nmode = \"{mode}\"\n", text_of(path));
+        paths.each_ref().map(rule).concat()
+    };
+    let config = folder.write("forward.toml", &table("0620"));
+    // The first two are the start's, and the fourth one is the second socket's at the reload.
+    let mut forwarder = injected("/^f?chmod", "EPERM", "4", &["--config", &config]);
+    folder.write("forward.toml", &table("0600"));
+    forwarder.signal("HUP");
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains("the table is refused"), "{sentence}");
+    let modes = paths.each_ref().map(|path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777);
+    assert_eq!(modes, [0o620; 2]);
+    forwarder.stop();
 }

@@ -63,6 +63,25 @@ impl Drop for MadeName {
     }
 }
 
+/// The permissions that a Unix socket had before a table changed them. It has them again, unless
+/// the table is taken over.
+struct FormerMode<'a>(Option<(&'a Name, u32)>);
+
+impl FormerMode<'_> {
+    fn forget(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for FormerMode<'_> {
+    fn drop(&mut self) {
+        if let Some((name, mode)) = self.0 {
+            // Where it fails nothing else can be done.
+            let _ = name.set_mode(mode);
+        }
+    }
+}
+
 /// All listeners of a forwarder, in the order of the table.
 #[derive(Default)]
 pub(crate) struct Listeners {
@@ -183,11 +202,14 @@ impl Listeners {
                 Err(error) => return Err((asked.0, error)),
             }
         }
+        let mut former_modes = Vec::new();
         for (source, asked, route) in &plan {
             if let Ok(index) = source {
-                self.open[*index].follow_mode(route).map_err(|error| (asked.0.clone(), error))?;
+                let former = self.open[*index].follow_mode(route).map_err(|error| (asked.0.clone(), error))?;
+                former_modes.extend(former);
             }
         }
+        former_modes.into_iter().for_each(FormerMode::forget);
         let mut former: Vec<Option<Listener>> = std::mem::take(&mut self.open).into_iter().map(Some).collect();
         let mut opened = Vec::new();
         for (source, asked, route) in plan {
@@ -239,11 +261,13 @@ impl Listener {
 
     /// Gives a Unix socket the permissions that its next route asks for, where the present one asks
     /// for others.
-    fn follow_mode(&self, next: &Route) -> io::Result<()> {
+    fn follow_mode(&self, next: &Route) -> io::Result<Option<FormerMode<'_>>> {
         let mode = next.rule.mode.filter(|_| next.rule.mode != self.route.rule.mode);
         match (&self.name, mode, self.owner) {
-            (Some(name), Some(mode), Owner::This) => name.set_mode(mode),
-            _ => Ok(()),
+            (Some(name), Some(mode), Owner::This) => {
+                Ok(name.set_mode(mode)?.map(|former| FormerMode(Some((name, former)))))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -260,7 +284,7 @@ fn open(rule: &Rule, sets: usize, inherited: &mut Inherited) -> io::Result<Opene
         match (&rule.listen, rule.mode) {
             (Listen::Tcp(_), _) => sockets.iter().try_for_each(|socket| net::prepare(socket, KEEP_ALIVE_AFTER))?,
             // A service manager has its own setting for that.
-            (Listen::Unix(path), Some(mode)) if owner == Owner::This => Name::of(path).set_mode(mode)?,
+            (Listen::Unix(path), Some(mode)) if owner == Owner::This => Name::of(path).set_mode(mode).map(drop)?,
             (Listen::Unix(_), _) => {}
         }
         return Ok((rule.listen.clone(), MadeName::default(), sockets, owner));
