@@ -40,26 +40,28 @@ struct Crowded {
 
 impl Crowded {
     const DESCRIPTORS: usize = 64;
-    const CONNECTIONS: usize = 20;
 
-    /// `choose` says how many listeners are new, by how many descriptors the coordinator has left.
-    fn new(choose: impl FnOnce(usize) -> usize) -> Crowded {
+    /// It begins with so many listeners and connections. `choose` says how many listeners are new,
+    /// by how many descriptors the coordinator has left.
+    fn new(listeners: usize, connections: usize, choose: impl FnOnce(usize) -> usize) -> Crowded {
         let (folder, server) = (Folder::new(), echo());
-        let rule = |listen: String| format!("\"{listen}\" = \"{server}\"\n");
-        let first = format!("[forward]\n{}", rule("127.0.0.1:0".to_owned()));
+        // Ports that are free now; asked for by number, as the table must name them.
+        let free = |count| -> Vec<SocketAddr> {
+            let free: Vec<_> = (0..count).map(|_| listener()).collect();
+            free.iter().map(|(_, address)| *address).collect()
+        };
+        let rules = |addresses: &[SocketAddr]| -> String {
+            addresses.iter().map(|address| format!("\"{address}\" = \"{server}\"\n")).collect()
+        };
+        let first = format!("[forward]\n{}", rules(&free(listeners)));
         let config = folder.write("forward.toml", &first);
         let arguments = ["--config", &config, "--workers", "1"];
         let mut forwarder = Forwarder::start_with_limit(Crowded::DESCRIPTORS, &arguments);
-        // With these, some 15 descriptors of their table are left.
-        let mut held: Vec<TcpStream> = (0..Crowded::CONNECTIONS).map(|_| forwarder.connect()).collect();
+        let mut held: Vec<TcpStream> = (0..connections).map(|_| forwarder.connect()).collect();
         held.iter_mut().for_each(exchange);
         let open = fs::read_dir(format!("/proc/{}/fd", forwarder.pid())).expect("it runs").count();
-        // Ports that are free now; asked for by number, as the table must name them.
-        let free: Vec<_> = (0..choose(Crowded::DESCRIPTORS - open)).map(|_| listener()).collect();
-        let new: Vec<SocketAddr> = free.iter().map(|(_, address)| *address).collect();
-        drop(free);
-        let rules: String = new.iter().map(|address| rule(address.to_string())).collect();
-        folder.write("forward.toml", &format!("{first}{rules}"));
+        let new = free(choose(Crowded::DESCRIPTORS - open));
+        folder.write("forward.toml", &format!("{first}{}", rules(&new)));
         forwarder.signal("HUP");
         until("the table is reloaded", || forwarder.sentence().contains("the table is reloaded"));
         Crowded { forwarder, held, new }
@@ -68,27 +70,32 @@ impl Crowded {
 
 #[test]
 fn listeners_that_a_table_has_no_room_for_are_another_tables() {
-    let Crowded { forwarder, mut held, new } = Crowded::new(|_| 24);
+    // Some 15 descriptors of their table are left.
+    let Crowded { forwarder, mut held, new } = Crowded::new(1, 20, |_| 24);
+    let connections = held.len() + new.len();
     for address in &new {
         exchange(&mut connect(*address));
     }
     held.iter_mut().for_each(exchange);
     drop(held);
     let summary = forwarder.stop();
-    assert_eq!(summary["connections"], Crowded::CONNECTIONS + new.len(), "{summary}");
+    assert_eq!(summary["connections"], connections, "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({"emfile": 1}), "{summary}");
 }
 
 #[test]
 fn listeners_that_no_table_has_room_for_are_accepted_at_when_connections_have_ended() {
-    // For another table the coordinator needs more descriptors than these.
-    let Crowded { mut forwarder, held, new } = Crowded::new(|left| left - 3);
-    until("no table can be added", || forwarder.sentence().contains("no descriptor table can be added"));
-    drop(held);
-    for address in new.iter().chain([&forwarder.address()]) {
-        exchange(&mut connect(*address));
+    // The second table has no room for all of its listeners twice.
+    for (listeners, connections) in [(1, 20), (24, 9)] {
+        // For another table the coordinator needs more descriptors than these.
+        let Crowded { mut forwarder, held, new } = Crowded::new(listeners, connections, |left| left - 3);
+        until("no table can be added", || forwarder.sentence().contains("no descriptor table can be added"));
+        drop(held);
+        for address in new.iter().chain([&forwarder.address()]) {
+            exchange(&mut connect(*address));
+        }
+        assert_eq!(forwarder.stop()["connections"], connections + new.len() + 1);
     }
-    assert_eq!(forwarder.stop()["connections"], Crowded::CONNECTIONS + new.len() + 1);
 }
 
 #[test]

@@ -37,6 +37,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After this a message is sent again for which there was no room or no memory.
 const PASSING_RETRY: Duration = Duration::from_millis(1);
 
+/// Listeners in a message to a table that had no room for some. It may have the others, for which
+/// it needs descriptors once more until the message is read.
+const FEW: usize = 8;
+
 pub(crate) struct Coordinator {
     /// Each loop returns its worker's number and its counts.
     group: WorkerGroup<(usize, io::Result<Totals>)>,
@@ -311,10 +315,11 @@ impl Coordinator {
         let asking = if draining { Vec::new() } else { self.shared.take_lacking() };
         let asking = asking.into_iter().filter_map(|(worker, table)| tables_of(worker).nth(table));
         let all: Vec<&Listener> = self.listeners.iter().collect();
-        for (worker, mailbox) in asking.chain(self.group.mailboxes().skip(first)) {
+        let new = self.group.mailboxes().skip(first).map(|to| (to, MOST));
+        for ((worker, mailbox), most) in asking.map(|to| (to, FEW)).chain(new) {
             match &self.acceptor {
                 Some(acceptor) => send(mailbox, &Message::Handoff, &[acceptor.handoff_socket(worker)])?,
-                None => send_listeners(mailbox, worker, &all)?,
+                None => all.chunks(most).try_for_each(|part| send_listeners(mailbox, worker, part))?,
             }
         }
         Ok(())
