@@ -136,7 +136,8 @@ impl<R: Send + 'static> WorkerGroup<R> {
             TableInit::Copy | TableInit::Only(_) => (None, None),
             TableInit::Empty => passing::pair().map(|(near, far)| (Some(near), Some(Arc::new(far))))?,
         };
-        // All of them at once, and none is left open for the new table to copy.
+        // All of them at once, and none is left open for the new table to copy. Where there is a
+        // mailbox, one more is left: the far end is closed below.
         drop((0..spare).map(|_| Event::new()).collect::<io::Result<Vec<Event>>>()?);
         let keep = self.kept(&wake, far.as_deref());
         let (body, shared, theirs) = (Arc::clone(&self.body), Arc::clone(&self.shared), far.clone());
