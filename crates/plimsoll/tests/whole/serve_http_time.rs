@@ -27,21 +27,28 @@ fn who_takes_too_long_is_closed(model: &str) {
     let server = site.serve(model, &["--request-timeout", "700ms", "--keep-alive-timeout", "1h"]);
     let (mut silent, mut slow_head, mut slow_body) = (Client::new(&server), Client::new(&server), Client::new(&server));
     let start = Instant::now();
-    slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 100000\r\n\r\n");
+    slow_body.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n");
     assert_eq!(slow_body.answer().status, 200);
-    // Each says something now and then, which must not help it.
-    let mut dripping = slow_head.writer.try_clone().expect("a stream can be cloned");
-    let drip = std::thread::spawn(move || {
-        while start.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    // Each says something now and then, which must not help it; the body so often that no wait of
+    // the server's is in vain.
+    let drips = [(&slow_head, 20_000), (&slow_body, 300)].map(|(client, pause_us)| {
+        let mut dripping = client.writer.try_clone().expect("a stream can be cloned");
+        std::thread::spawn(move || {
+            while start.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
+                std::thread::sleep(Duration::from_micros(pause_us));
+            }
+            start.elapsed()
+        })
     });
     assert_eq!(slow_head.answer().status, 408);
     assert!(slow_head.is_closed());
     assert!(silent.is_closed() && slow_body.is_closed());
     assert!(start.elapsed() >= Duration::from_millis(690), "{:?}", start.elapsed());
     drop(slow_head);
-    drip.join().expect("the dripping ends");
+    for drip in drips {
+        let ended = drip.join().expect("the dripping ends");
+        assert!(ended < Duration::from_secs(20), "it is still read after {ended:?}");
+    }
     assert_eq!(Client::new(&server).get("/", "").body, b"here");
 }
 
