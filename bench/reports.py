@@ -158,11 +158,11 @@ def todays(summary: Json) -> dict[str, Any]:
     was not asked.
     """
     suite = read_file(find(summary["suite"]))
-    stated = [asdict(each) for each in suite.references]
+    stated = [_as_kept(asdict(each) | {"at": dict(each.at)}) for each in suite.references]
     kept = [each for each in summary["references"] if _said(each) not in [_said(other) for other in stated]]
     answered = {each["name"] for each in summary["claims"]}
     there = [point["point"] for point in summary["points"]]
-    lacking = [point.setting for point in expand(suite, seed=0).points if dict(point.setting) not in there]
+    lacking = [point.setting for point in expand(suite, seed=0).points if _as_kept(point.setting) not in there]
     return dict(summary) | {
         "references": [*stated, *kept],
         "open_claims": [each for each in suite.claims if each.name not in answered],
@@ -172,6 +172,12 @@ def todays(summary: Json) -> dict[str, Any]:
 
 def _said(reference: Json) -> tuple[str, str]:
     return reference["figure"], str(dict(reference["at"]))
+
+
+def _as_kept(stated: Json) -> Json:
+    """What a suite states as it is read back from a file: its lists are tuples until then."""
+    kept: Json = json.loads(json.dumps(dict(stated)))
+    return kept
 
 
 def file_of(suite: str) -> Path:

@@ -191,8 +191,8 @@ def test_a_documents_count_is_shown_in_both_of_its_readings(tmp_path: Path) -> N
 
 
 def test_a_picture_promises_theirs_only_where_there_is_one(tmp_path: Path) -> None:
-    elsewhere = [each | {"at": {"load.connections": 7}} for each in PORT_FWD["references"]]
-    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"references": elsewhere})
+    elsewhere = [echo(DIRECT, count, 50.0) for count in (101, 1001, 16001)]
+    chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"points": elsewhere})
     assert "![response_time_us.mean](results/" in chapter
     assert "theirs" not in chapter
 

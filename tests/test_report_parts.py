@@ -17,9 +17,13 @@ from laboratory import BINARY, ROOT, run_bench
 sys.path.append(str(ROOT / "bench"))  # at the end: bench/http.py is not the library's http
 import axes
 import courses
+import reports
 import three_servers
 
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
+from plimsoll_lab.suite.expand import expand
+from plimsoll_lab.suite.read import read_file
+from plimsoll_lab.suite.shipped import find
 
 Json = dict[str, Any]
 
@@ -120,6 +124,18 @@ def test_a_chapter_says_what_of_its_suite_the_run_was_not_asked(tmp_path: Path) 
     assert (
         "| threads serve more clients than select, at their loads | > 1 | this run was not asked | **open** |" in said
     )
+
+
+def test_a_run_has_the_points_whose_settings_are_lists() -> None:
+    suite = read_file(find("port-fwd-4000"))
+    # As they are read back from a file.
+    points = json.loads(json.dumps([{"point": dict(each.setting)} for each in expand(suite, seed=0).points]))
+    references = json.loads(json.dumps([{"figure": each.figure, "at": dict(each.at)} for each in suite.references]))
+    whole = {"suite": suite.name, "points": points, "claims": [], "references": references}
+    said = reports.todays(whole)
+    assert said["open_points"] == []
+    assert len(said["references"]) == len(references)
+    assert len(reports.todays(whole | {"points": points[1:]})["open_points"]) == 1
 
 
 PACKETS = {"point": "case 1", "at_s": "0.5 1.5 2.5", "packets": "10 90 80", "syn": "9 0 0", "rst": "0 0 0"}
