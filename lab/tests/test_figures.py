@@ -263,6 +263,13 @@ def test_a_limit_on_a_rate_or_on_cores_is_any_number() -> None:
     assert [read_limit(name, f"< {text}", source="it.toml").value for name, text in bounds.items()] == [0.5, 0.5, 1.5e6]
 
 
+def test_a_load_average_is_no_count() -> None:
+    """A limit of 1.5 was refused, and an exact one that no machine meets was not."""
+    assert read_limit("host.load_average", "< 1.5", source="it.toml").value == 1.5
+    with pytest.raises(SuiteError, match="== and != compare counts"):
+        read_limit("host.load_average", "== 1", source="it.toml")
+
+
 def test_a_limit_may_ask_for_an_exact_value_and_for_a_status() -> None:
     limit = read_limit("statuses.404", "== 0", source="it.toml")
     assert (limit.figure, limit.operator, limit.value) == ("statuses.404", "==", 0.0)

@@ -22,6 +22,7 @@ AXES = {
     "ratio": (100.0, "%"),
     "cores": (1.0, "cores"),
     "count": (1.0, ""),
+    "number": (1.0, ""),
 }
 """Of each unit, what a value is multiplied by for its axis, and the axis's words."""
 SMALL = (1.0, "\u00b5s per request")

@@ -17,7 +17,8 @@ from plimsoll_lab.suite.conditions import CONDITION, EXACT
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Limit, Point, SearchSettings, Suite
 
-Unit = Literal["per_s", "bits_per_s", "us", "s", "s2", "bytes", "cores", "ratio", "count"]
+Unit = Literal["per_s", "bits_per_s", "us", "s", "s2", "bytes", "cores", "ratio", "count", "number"]
+"""A `count` is whole in each trial; a `number` has no unit and need not be whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +124,7 @@ FIGURES: tuple[Figure, ...] = (
     *_counts("server", "higher", requests="requests the server counted"),
     Figure(name="host.cpu_cores", label="CPU of the whole machine", unit="cores", better="lower"),
     Figure(name="host.memory_bytes", label="memory of the server's host", unit="bytes", better="lower"),
-    Figure(name="host.load_average", label="load average", unit="count", better="lower"),
+    Figure(name="host.load_average", label="load average", unit="number", better="lower"),
     Figure(name="generator.cpu_cores", label="generator CPU", unit="cores", better="lower"),
     Figure(name="generator.cpu_us_per_request", label="generator CPU per request", unit="us", better="lower"),
     Figure(
@@ -276,7 +277,7 @@ def read_value(text: str, unit: Unit) -> float:
         return float(units.size_bytes(text))
     if unit == "ratio":
         return units.part(text)
-    if unit in {"per_s", "bits_per_s", "cores", "s2"}:
+    if unit in {"per_s", "bits_per_s", "cores", "s2", "number"}:
         return units.rate(text)
     return float(units.count(text))
 

@@ -355,6 +355,7 @@ def _figure_lines() -> list[str]:
         "cores": "cores",
         "ratio": "ratio; a share in limits",
         "count": "",
+        "number": "",
     }
 
     def row(figure: Figure) -> str:
