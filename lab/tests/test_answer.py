@@ -151,12 +151,12 @@ def test_nothing_is_the_lowest_of_contenders_that_could_not_be_compared() -> Non
     figure = "connections.never_established"
     told = answer(evidence(comparison(levels, figure=figure, noise=0, blocks=1)))
     assert told[0] == (
-        'At 3,000 connections it\'s "one" and two \u2014 far worse have connections never established of 4.00 to 8.00 '
+        'At 3,000 connections it\'s "one" and two \u2014 far worse have connections never established of 4 to 8 '
         "in the median."
     )
     assert told[1] == "They could not be compared: 1 valid block, at least 6 are needed."
     [alone] = answer(evidence(comparison({"one": 4.0}, figure=figure, noise=0)))
-    assert alone == "At 3,000 connections one alone has a valid result: it has connections never established of 4.00."
+    assert alone == "At 3,000 connections one alone has a valid result: it has connections never established of 4."
 
 
 def test_too_few_blocks_are_said_and_no_winner_is() -> None:

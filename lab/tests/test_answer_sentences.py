@@ -124,12 +124,12 @@ C_WORSE = "; c at least 1.01 times as much"
         (
             verdict(["a"], {"b": (2.0, 3.0)}, figure="connections.never_established"),
             {"a": 4.0},
-            "a has the lowest connections never established, 4.00; b at least 2.00 times as much.",
+            "a has the lowest connections never established, 4; b at least 2.00 times as much.",
         ),
         (
             verdict(["a"], {"b": (2.0, 3.0)}, figure="connections.established"),
             {"a": 4.0},
-            "a has the highest connections established, 4.00; b at most 50 % of that.",
+            "a has the highest connections established, 4; b at most 50 % of that.",
         ),
         (
             verdict(["a"], {"b": (2.0, 3.0)}, figure="response_time_us.p99_9"),

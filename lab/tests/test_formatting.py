@@ -67,7 +67,12 @@ def test_a_number_has_three_figures(value: float, said: str) -> None:
         (39_812.0, "per_s", "39,800/s"),
         (1.5, "cores", "1.50 cores"),
         (2.0, "s2", "2.00 s\u00b2"),
-        (7.0, "count", "7.00"),
+        # A count is whole; the median of two that differ, and the mean, may lie between.
+        (7.0, "count", "7"),
+        (99.0, "count", "99"),
+        (1234.0, "count", "1,230"),
+        (3.5, "count", "3.50"),
+        (4.0, "number", "4.00"),
     ],
 )
 def test_a_figure_is_said_in_the_largest_unit_that_is_not_above_it(value: float | None, unit: str, said: str) -> None:

@@ -1,4 +1,6 @@
-"""Numbers as people read them, to three figures; the same in the terminal and on the page."""
+"""Numbers as people read them, to three figures, and small counts as whole numbers; the same in the
+terminal and on the page.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,10 @@ SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
 """Of each unit that has multiples, their names and sizes."""
 
 
+WHOLE_BELOW = 100
+"""From here on three figures have no decimals."""
+
+
 def number(value: float | None, unit: str) -> str:
     """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`."""
     if value is None or math.isnan(value):
@@ -26,6 +32,8 @@ def number(value: float | None, unit: str) -> str:
         return _scaled(value, SCALES[unit])
     if unit == "ratio":
         return f"{significant(value * 100)} %"
+    if unit == "count" and value % 1 == 0 and abs(value) < WHOLE_BELOW:
+        return f"{value:.0f}"
     return significant(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
 
 
