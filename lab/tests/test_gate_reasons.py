@@ -31,8 +31,7 @@ def test_a_gate_tells_its_reasons_in_sentences_and_how_many_more_there_are() -> 
     found = judge_gate(run, [], points, [])
     assert found is not None
     first = "base failed at 1 connection and 3 other settings: base fell over."
-    assert found.text.startswith(f"The gate failed. {first} new failed at 1 connection ")
-    assert found.text.endswith(" a fell over. 2 more reasons are on the page.")
+    assert found.text == f"The gate failed. {first} 4 more reasons are on the page."
     assert len(found.reasons) == 5
     assert max(len(each.split()) for each in found.text.split(". ")) <= 25
 
@@ -140,9 +139,8 @@ def test_how_many_more_reasons_there_are() -> None:
     def text(count: int) -> str:
         return gate_of(places_of(*((f"c{each}", 1, "failed", f"reason {each}") for each in range(count)))).text
 
-    assert text(3).endswith("c2 failed at 1 connection: reason 2.")
-    assert text(4).endswith("reason 2. 1 more reason is on the page.")
-    assert text(5).endswith("reason 2. 2 more reasons are on the page.")
+    assert text(2) == "The gate failed. c0 failed at 1 connection: reason 0. c1 failed at 1 connection: reason 1."
+    assert text(3) == "The gate failed. c0 failed at 1 connection: reason 0. 2 more reasons are on the page."
 
 
 def test_searches_that_end_a_gate() -> None:

@@ -190,3 +190,20 @@ def test_the_cells_of_the_best_are_those_of_the_verdict_within_the_controls_nois
     assert (set(rate.best), list(rate.others)) == ({"epoll", "poll"}, [])
     cells = {each.contender: each.best for each in summary.scores if each.figure == "completed_rate"}
     assert cells == {"epoll": True, "poll": True}
+
+
+@pytest.mark.parametrize(("factor", "sentences_of_the_gate"), [(1.0, 2), (1.5, 3)])
+def test_the_answer_of_a_gate_has_three_sentences(tmp_path: Path, factor: float, sentences_of_the_gate: int) -> None:
+    """It had up to seven: five of the gate, and two of who is best."""
+    folder = stored_run(tmp_path / "0001", ("new", "old"), repeat=8)
+    run = folder.read_run()
+    changed(folder, family=run.family.model_copy(update={"baseline": "old", "tolerance": 0.05}))
+    for trial in folder.read_trials():
+        if trial.point == 0:
+            slower = {MEDIAN: factor * trial.figures[MEDIAN]}
+            folder.write_trial(replace(trial, figures={**trial.figures, **slower}))
+    summary = summarise_run(folder)
+    assert summary.gate is not None
+    assert (summary.answer[0], summary.gate.outcome) == (summary.gate.text, "worse")
+    told = [1 + each.count(". ") for each in summary.answer]
+    assert (told[0], sum(told)) == (sentences_of_the_gate, 3), summary.answer

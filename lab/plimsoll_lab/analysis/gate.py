@@ -68,14 +68,16 @@ def judge_gate(
 
 
 def _in_sentences(verdict: str, told: Sequence[str]) -> str:
-    """The verdict, and the first reasons in a sentence each; how many more there are."""
-    more = len(told) - MOST_TOLD
-    rest = [f"{more} more {'reason is' if more == 1 else 'reasons are'} on the page"] if more > 0 else []
-    return " ".join(f"{each.rstrip('.')}." for each in (verdict, *told[:MOST_TOLD], *rest))
+    """The verdict, and the reasons in a sentence each; of many the first one, and how many more
+    there are.
+    """
+    if len(told) > MOST_TOLD:
+        told = [told[0], f"{len(told) - 1} more reasons are on the page"]
+    return " ".join(f"{each.rstrip('.')}." for each in (verdict, *told))
 
 
-MOST_TOLD = 3
-"""Reasons in a gate's answer, of many; the page and the files have all."""
+MOST_TOLD = 2
+"""Reasons in a gate's answer, which has three sentences; the page and the files have all."""
 MOST_PLACES = 3
 """Settings that a reason names, of many."""
 

@@ -176,7 +176,8 @@ def _answer(
         # Where every point failed, the sentence of the gate has every cause.
         if all(point.outcome == "failed" for point in evidence.points):
             return [gate.text]
-        return [gate.text, *answer(evidence)[:2]]
+        left = SENTENCES_MOST - 1 - gate.text.count(". ")
+        return [gate.text, *answer(evidence)[: max(0, left)]]
     if run.imported is not None:
         return answer_imported(run, evidence)
     compared = any(each.contenders or each.unranked for each in evidence.verdicts)
