@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -179,6 +180,9 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
         (("--build", "make 'it"), "--build make 'it: no closing quotation"),
         (("--noise", "0%"), "--noise: it has to be above 0"),
         (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
+        (("--noise", "1%", "--repeat", "9"), "--noise 1%: --repeat states the number of blocks too; leave one of them"),
+        (("--noise", "1%", "--set", "run.repeat=9"), "--noise 1%: --repeat states the number of blocks too"),
+        (("--noise", "1%", "--fast"), "--noise 1%: --fast states the number of blocks too"),
         (("--tolerance", "5"), "[verdict] tolerance: '5' would be 500%: write a percentage, such as 5%"),
     ],
 )
@@ -230,6 +234,19 @@ def test_a_gate_says_each_cause_once_and_ends_after_a_block_that_failed(lab: Lab
     assert " ".join(told["answer"]).count("cannot start the server") == 1, told["answer"]
     assert told["answer"][0].startswith("The gate failed. base and new failed at ")
     assert told["trials"]["measured"] < told["trials"]["planned"]
+
+
+def test_a_gate_says_that_it_makes_another_number_of_blocks_than_the_suite_asks_for(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE + "repeat = 4\n")
+    (tmp_path / "unsaid.toml").write_text(SUITE)
+    missing = ("--base", "./no-such-server {port}", "--new", "./no-such-server {port}", "--json")
+    done = lab("gate", "api.toml", *missing)
+    said = r"the gate makes (\d+) blocks, for a noise of 3\.0 %, and not the 4 of the suite; --repeat 4 makes these\n"
+    found = re.fullmatch(said, done.stderr)
+    assert found is not None, done.stderr
+    assert summary_of(done.stdout)["trials"]["planned"] == 2 * int(found[1])
+    for silent in (("api.toml", "--quiet"), ("api.toml", "--repeat", found[1]), ("unsaid.toml",)):
+        assert lab("gate", *silent, *missing).stderr == ""
 
 
 def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -> None:

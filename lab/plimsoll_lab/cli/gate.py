@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
+import tomllib
 from dataclasses import replace
 
 from plimsoll_lab.cli.run import run_plan
@@ -22,6 +24,8 @@ from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Plan
 
 BASE, NEW = "base", "new"
+NOISE = "3%"
+"""Where nothing else states the number of blocks."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,9 +41,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tolerance", default="5%", metavar="PART", help="the loss that is tolerated (default: 5%%)")
     parser.add_argument(
         "--noise",
-        default="3%",
         metavar="PART",
-        help="how much a figure varies from block to block; the number of blocks follows from it (default: 3%%)",
+        help="how much a figure varies from block to block; the number of blocks follows from it, whatever the suite's "
+        "repeat is (default: 3%%)",
     )
     parser.add_argument(
         "--summary", action="append", default=[], choices=sorted(FILES), help="also write summary.md or junit.xml"
@@ -81,14 +85,20 @@ def _command(
 
 
 def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, RunRequest]:
-    """The plan, with as many blocks as the stated noise needs where the suite does not say."""
+    """The plan, with as many blocks as the noise needs where no flag states their number."""
     from plimsoll_lab.stats.gate import MOST_BLOCKS, blocks_for  # noqa: PLC0415 - loads the statistics
 
     plan, request = read_plan(options, changes)
-    if options.repeat is not None or options.fast:
+    stated = "--repeat" if "run.repeat" in request.changes else "--fast" if options.fast else None
+    if stated is not None:
+        if options.noise is not None:
+            raise LabError(
+                f"--noise {options.noise}: {stated} states the number of blocks too; leave one of them out",
+                exit_code=USAGE,
+            )
         return plan, request
     try:
-        noise, tolerance = units.part(options.noise), units.part(options.tolerance)
+        noise, tolerance = units.part(options.noise or NOISE), units.part(options.tolerance)
     except ValueError as refusal:
         raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
     if noise <= 0:
@@ -100,6 +110,13 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
             f"a noise of {percent(noise)} needs more than {MOST_BLOCKS} blocks for a tolerance of {percent(tolerance)}"
             "; use a longer window, a quieter machine or a larger tolerance",
             exit_code=USAGE,
+        )
+    repeat = plan.suite.run.repeat
+    if "repeat" in tomllib.loads(plan.suite.text).get("run", {}) and repeat != blocks and not options.quiet:
+        print(
+            f"the gate makes {blocks} blocks, for a noise of {percent(noise)}, and not the {repeat} of the suite; "
+            f"--repeat {repeat} makes these",
+            file=sys.stderr,
         )
     return read_plan(options, changes | {"run.repeat": blocks})
 
