@@ -295,6 +295,19 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     assert "--build of HEAD ended with exit code 1" in broken.stderr
 
 
+def test_one_revision_in_two_directories_passes(lab: Lab, tmp_path: Path) -> None:
+    server = '["{dir}/built", "serve", "echo", "--port", "{port}", "--model", "epoll"]'
+    (tmp_path / "api.toml").write_text(f'{SUITE}[server]\ncommand = {server}\nready = "tcp:{{port}}"\n')
+    shutil.copy(FAKE, tmp_path / "source")
+    make_repository(tmp_path)
+    twice = ("--base", "git:HEAD", "--new", "git:HEAD", "--build", "cp source built")
+    done = lab("gate", "api.toml", *twice, "--json", "--repeat", "6", "--set", "verdict.figures=['completed_rate']")
+    told = summary_of(done.stdout)
+    assert (done.returncode, told["gate"]["outcome"]) == (0, "pass"), (told["gate"], done.stderr)
+    record = json.loads((tmp_path / "runs/0001/run.json").read_text())
+    assert len({point["server"]["command"][0] for point in record["points"]}) == 2, "each in a directory of its own"
+
+
 def make_repository(folder: Path) -> None:
     """A repository with one commit of what the folder holds."""
     for command in (("init", "--quiet"), ("add", "."), ("commit", "--quiet", "-m", "one")):
