@@ -4,7 +4,8 @@ listens.
 It measures nothing: its figures are drawn around a constant for each model. What it is honest about
 is the contract: a ready line, window events as they happen, a summary, and totals on SIGTERM. The
 environment variable FAKE selects a misfortune: `server_dies`, `never_ready`, `generator_limited`,
-`no_summary`, `doubtful_figure`, `hang`, `hangs_when_marked` (from when the file MARK exists).
+`no_summary`, `doubtful_figure`, `hang`, `hangs_when_marked` (from when the file MARK exists),
+`server_killed`, `load_killed`.
 FAKE_WINDOW_S is the length of every window, whatever the arguments say.
 """
 
@@ -40,6 +41,8 @@ def serve() -> None:
     if FAKE == "server_dies":
         print("something broke", file=sys.stderr, flush=True)
         sys.exit(3)
+    if FAKE == "server_killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     stopped = []
     signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     if FAKE != "never_ready":
@@ -87,6 +90,8 @@ def load() -> None:
     time.sleep(WINDOW_S)
     holds = {"holds_s": 5.0} if "--await-end" in sys.argv else {}
     say(event="window_closed", unix_s=time.time() + HELD_UP_S, **holds)
+    if FAKE == "load_killed":
+        os.kill(os.getpid(), signal.SIGKILL)
     if FAKE == "no_summary":
         print("error: it fell over", file=sys.stderr, flush=True)
         sys.exit(1)

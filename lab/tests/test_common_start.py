@@ -122,9 +122,10 @@ def test_of_several_generators_the_one_without_a_summary_says_why_there_is_none(
     for number, each in enumerate(both):
         each.summary = None if number == silent else {"connections": {"requested": 9, "established": 8}}
         code, said = (-9, "killed") if number == silent else (1, "8 of 9 connections")
-        each.record |= {"command": [], "exit_code": code, "stderr_tail": said}
+        each.record |= {"command": [], "exit_code": code, "stderr_tail": said, "lacked_memory": number == silent}
     record, refusal = merge_summaries("/none", both, tmp_path)
     assert (record["summary"], record["exit_code"], record["stderr_tail"], refusal) == (None, -9, "killed", None)
+    assert record["lacked_memory"] is True
 
 
 @pytest.mark.parametrize(("opened", "warned"), [(10.005, False), (10.1, True), (10.5, False)])

@@ -81,6 +81,11 @@ FINDINGS = {
         "failed",
         "SIGSEGV, saying: last words",
     ),
+    "killed for want of memory": (
+        but(server_exit=-9, server_lacked_memory=True, server_summary=None),
+        "failed",
+        "killed by SIGKILL: the kernel ended it, or a process that it started, as no memory was left; use a smaller",
+    ),
     "no summary": (but(load_summary=None, load_exit=5, load_stderr="no io_uring"), "failed", "no io_uring"),
     "too few connections": (
         but(load_summary=GOOD_LOAD | {"connections": {"requested": 100, "established": 99}}),

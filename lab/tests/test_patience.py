@@ -141,10 +141,11 @@ def test_states_are_told_of_each_process_in_few_words() -> None:
     ended = a_process(Agent([report(code=3)]))
     unknown = a_process(Agent([], LabError("it cannot be read")))
     stranger = cast("Process", SimpleNamespace())
-    told = states_of({"load": a_process(Agent([])), "relay": ended, "far": unknown, "server": stranger})
-    assert told == (
-        f"load: {STATES}; relay: ended with exit code 3; far: not known (it cannot be read); "
-        "server: not started by the laboratory"
+    killed = a_process(Agent([report(code=-9)]))
+    parts = {"load": a_process(Agent([])), "relay": ended, "idle": killed, "far": unknown, "server": stranger}
+    assert states_of(parts) == (
+        f"load: {STATES}; relay: ended with exit code 3; idle: ended: killed by SIGKILL; "
+        "far: not known (it cannot be read); server: not started by the laboratory"
     )
     assert in_groups(()) == ""
 

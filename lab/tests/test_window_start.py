@@ -301,6 +301,7 @@ def test_connections_close_once_the_end_has_been_read(
             take_lines=lambda: [said.pop(0)] if said else [],
             exit_code=lambda: 1 if dies and not said else None,
             stderr_tail=lambda: "",
+            lacked_memory=lambda: False,
         )
         return Generator(
             name=f"load-{number}",

@@ -267,7 +267,13 @@ class Agent:
         # read.
         code = process.exit_code()
         lines = tuple(process.take_lines())
-        return Report(process=number, lines=lines, stderr_tail=process.stderr_tail(), exit_code=code)
+        return Report(
+            process=number,
+            lines=lines,
+            stderr_tail=process.stderr_tail(),
+            exit_code=code,
+            lacked_memory=code is not None and process.lacked_memory(),
+        )
 
     def _stop(self, asked: Stop) -> Report:
         self._running[asked.process].process.stop(grace_s=asked.grace_s)

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from plimsoll_lab.hosts.samplers.out_of_memory import OF_A_GROUP, read_oom_kills
 from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter
 
 _OURS = re.compile(r"plimsoll-(\d+)-(\d+)(?:-\d+)?")
@@ -41,6 +42,13 @@ class Group:
     def pids(self) -> list[int]:
         """Every process in it, and in the groups that a process has made below it."""
         return _pids(self.folders[0])
+
+    def oom_kills(self) -> int | None:
+        """How many processes of it the kernel has ended for want of memory; None where that is not
+        known.
+        """
+        counts = (read_oom_kills(self.folders[-1] / name) for name in OF_A_GROUP)
+        return next((count for count in counts if count is not None), None)
 
     def kill(self) -> None:
         """End every process in it."""

@@ -21,6 +21,10 @@ class ExternalServer:
         """It is taken to run."""
         return None
 
+    def lacked_memory(self) -> bool:
+        """It is taken to run."""
+        return False
+
     def stderr_tail(self) -> str:
         """It prints nothing that we could read."""
         return ""

@@ -62,6 +62,9 @@ class Process(Protocol):
     def exit_code(self) -> int | None:
         """None while it runs; a negative number is the signal that ended it."""
 
+    def lacked_memory(self) -> bool:
+        """Whether the kernel ended it, or a process of its tree, for want of memory."""
+
     def stderr_tail(self) -> str:
         """The end of what it has printed to stderr."""
 
@@ -99,6 +102,7 @@ class HostProcess:
         self._lines: list[str] = []
         self._stderr = ""
         self._code: int | None = None
+        self._lacked_memory = False
 
     def take_lines(self) -> list[str]:
         """The whole lines it has printed to stdout since the last call."""
@@ -110,6 +114,11 @@ class HostProcess:
         """None while it runs; a negative number is the signal that ended it."""
         self._poll()
         return self._code
+
+    def lacked_memory(self) -> bool:
+        """Whether the kernel ended it, or a process of its tree, for want of memory."""
+        self._poll()
+        return self._lacked_memory
 
     def stderr_tail(self) -> str:
         """The end of what it has printed to stderr."""
@@ -143,6 +152,7 @@ class HostProcess:
         self._lines += report.lines
         self._stderr = report.stderr_tail
         self._code = report.exit_code
+        self._lacked_memory = report.lacked_memory
 
     @property
     def has_news(self) -> bool:

@@ -124,6 +124,8 @@ class Report:
     """The end of its stderr."""
     exit_code: int | None
     """None while it runs; a negative number is the signal that ended it."""
+    lacked_memory: bool = False
+    """Whether the kernel ended it, or a process of its tree, for want of memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ from typing import IO, Self
 from plimsoll_lab.hosts import guard
 from plimsoll_lab.hosts.cgroup import Group, Groups, open_groups
 from plimsoll_lab.hosts.printed import plain
+from plimsoll_lab.hosts.samplers.out_of_memory import read_oom_kills
 from plimsoll_lab.hosts.samplers.threads import ThreadReading, read_threads
 from plimsoll_lab.hosts.samplers.usage import Meter, ProcessUsage, ProcMeter, Usage, read_processes, session_members
 from plimsoll_lab.problem import StartError
@@ -51,6 +52,9 @@ class LocalProcess:
         self._mark = mark
         self._popen = popen
         self._group = group
+        self._oom_kills = read_oom_kills()
+        self._was_killed = False
+        self._lacked_memory: bool | None = None
         self._meter: Meter | None = None
         if metered:
             self._meter = group.meter() if group is not None else ProcMeter(session=popen.pid)
@@ -91,6 +95,20 @@ class LocalProcess:
         """None while it runs; a negative number is the signal that ended it."""
         return self._popen.poll()
 
+    def lacked_memory(self) -> bool:
+        """Whether the kernel ended it for want of memory, or of its control group any process."""
+        if self._lacked_memory is None and (code := self.exit_code()) is not None:
+            # Asked as its end is seen: the machine's count goes on.
+            self._lacked_memory = not self._was_killed and self._was_ended_for_memory(code)
+        return bool(self._lacked_memory)
+
+    def _was_ended_for_memory(self, code: int) -> bool:
+        own = None if self._group is None else self._group.oom_kills()
+        if own is not None:
+            return own > 0
+        before, now = self._oom_kills, read_oom_kills()
+        return code == -signal.SIGKILL and before is not None and now is not None and now > before
+
     def stderr_tail(self) -> str:
         """The end of what it has printed to stderr, as plain text."""
         self._read(self._stderr)
@@ -110,6 +128,7 @@ class LocalProcess:
 
     def kill(self) -> None:
         """End the whole tree at once."""
+        self._was_killed = self._was_killed or self.exit_code() is None
         if self._group is not None:
             self._group.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -145,6 +145,9 @@ class EndRecord(TypedDict, total=False):
     """The program and its arguments; empty for a server that already ran."""
     exit_code: int
     """A negative number is the signal that ended it."""
+    lacked_memory: bool
+    """Whether the kernel ended it, or a process of its tree, for want of memory; absent where
+    not."""
     summary: Json | None
     """Its own summary, whole."""
     stderr_tail: str

@@ -68,7 +68,9 @@ def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
         while not any(event.get("event") == "ready" for event in events(process.take_lines())):
             code = process.exit_code()
             if code is not None or time.monotonic() > deadline:
-                why = ending(code, process.stderr_tail()) if code is not None else f"no answer within {READY_S:g} s"
+                why = f"no answer within {READY_S:g} s"
+                if code is not None:
+                    why = ending(code, process.stderr_tail(), lacked_memory=process.lacked_memory())
                 raise LabError(f"cannot capture packets on {host.name}: {why}", exit_code=ENVIRONMENT)
             host.wait([process], 1.0)
         yield Capture(host, process, file)

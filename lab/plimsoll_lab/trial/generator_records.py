@@ -42,6 +42,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator], records: Path)
         "exit_code": decisive.record["exit_code"],
         "summary": merged,
         "stderr_tail": decisive.record["stderr_tail"],
+        **{key: decisive.record[key] for key in ("lacked_memory",) if key in decisive.record},
         "generators": [
             {
                 "name": each.name,

@@ -275,6 +275,8 @@ def _end(generator: Generator, code: int) -> None:
     generator.ended = True
     stderr = process.stderr_tail()
     generator.record.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
+    if process.lacked_memory():
+        generator.record["lacked_memory"] = True
     if TOO_LATE in stderr:
         raise LateStart(generator.name)
 

@@ -266,6 +266,8 @@ def _observation(
         load_exit=load["exit_code"],
         load_stderr=load["stderr_tail"],
         load_summary=summary,
+        server_lacked_memory=ended.get("lacked_memory", False),
+        load_lacked_memory=load.get("lacked_memory", False),
         foreign_cores=foreign_cores,
         steal_cores=machine.get("steal_cores"),
         window_s=max(0.0, partial.window.length_s) or None,

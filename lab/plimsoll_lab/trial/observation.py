@@ -66,6 +66,10 @@ class Observation:
     generator_waited: float | None = None
     """For which part of the window an event loop of a generator on the server's machine was ready
     and had no CPU; None where that is not known."""
+    server_lacked_memory: bool = False
+    """Whether the kernel ended the server for want of memory."""
+    load_lacked_memory: bool = False
+    """Whether it ended the generator so."""
     samples: Sequence[Sample] = ()
     """The server's tree over the window."""
     think_s: float | None = None

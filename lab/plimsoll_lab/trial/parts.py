@@ -168,7 +168,8 @@ def _await_ready(host: Host, process: Process, probe: str | None, timeout_s: flo
             return _reachable(read_output(Ready, ready, who).addresses[0], host)
         code = process.exit_code()
         if code is not None:
-            raise TrialFailure(f"{who} ended before it was ready: {ending(code, process.stderr_tail())}")
+            how = ending(code, process.stderr_tail(), lacked_memory=process.lacked_memory())
+            raise TrialFailure(f"{who} ended before it was ready: {how}")
         # After each wait there is another look: a lab without a CPU may have slept past the end.
         if (left_s := patience.left_s()) <= 0:
             break
@@ -193,9 +194,10 @@ def _reachable(address: str, host: Host) -> str:
 def ended_role(parts: Mapping[str, Part]) -> str | None:
     """Which role ended during the trial, where one did; a command may, if it ends well."""
     for name, part in parts.items():
-        code = part.process.exit_code()
+        process, code = part.process, part.process.exit_code()
         if part.role is not None and code is not None and (part.role.kind != "command" or code != 0):
-            return f"the role {name} ended during the trial: {ending(code, part.process.stderr_tail())}"
+            how = ending(code, process.stderr_tail(), lacked_memory=process.lacked_memory())
+            return f"the role {name} ended during the trial: {how}"
     return None
 
 
@@ -207,6 +209,8 @@ def stop_parts(parts: Mapping[str, Part], window: Window) -> None:
         if code is None:
             code = part.process.stop(grace_s=DRAIN_S)
         part.record["exit_code"] = code
+        if part.process.lacked_memory():
+            part.record["lacked_memory"] = True
         part.record["summary"] = last_event(lines + part.process.take_lines(), "summary")
         part.record["stderr_tail"] = part.process.stderr_tail()
         if part.role is not None:

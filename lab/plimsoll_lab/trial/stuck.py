@@ -12,6 +12,7 @@ from plimsoll_lab.hosts.host import HostProcess, Process
 from plimsoll_lab.hosts.samplers.threads import ThreadReading
 from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.program_output import LoadSummary
+from plimsoll_lab.trial.validity import ending
 
 LONG_WAIT_S = 1.0
 """On a quiet machine threads wait for a CPU for some milliseconds in a whole trial."""
@@ -28,6 +29,8 @@ def _state(process: Process) -> str:
     if not isinstance(process, HostProcess):
         return "not started by the laboratory"
     code = process.exit_code()
+    if code is not None and code < 0:
+        return f"ended: {ending(code, '', lacked_memory=process.lacked_memory())}"
     if code is not None:
         return f"ended with exit code {code}"
     try:

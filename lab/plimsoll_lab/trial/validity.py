@@ -43,6 +43,10 @@ that."""
 
 TAKEN_BY_OTHERS = ("machine_busy", "steal", "throttled")
 """Codes of the warnings that say who had the CPUs in place of the trial's own processes."""
+NO_MEMORY = (
+    "the kernel ended it, or a process that it started, as no memory was left; use a smaller load, or a machine or a "
+    "container with more memory"
+)
 SERVER_LIMITS = {
     "fd_setsize": "it refused {n} connections: select cannot watch a descriptor of 1024 or above (FD_SETSIZE)",
     "emfile": "it ran out of file descriptors {n} times (ulimit -n)",
@@ -111,7 +115,7 @@ def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Ou
 def _death(seen: Observation) -> str | None:
     if seen.server_exit is None:
         return None
-    how = ending(seen.server_exit, seen.server_stderr)
+    how = ending(seen.server_exit, seen.server_stderr, lacked_memory=seen.server_lacked_memory)
     # The first process of a server that becomes a daemon ends at once, with code 0.
     remedy = "; a server has to stay in the foreground" if seen.server_exit == 0 else ""
     return f"the server died during the trial: {how}{remedy}"
@@ -120,7 +124,8 @@ def _death(seen: Observation) -> str | None:
 def _missing_summary(seen: Observation) -> str | None:
     if seen.load_summary is not None:
         return None
-    return f"the generator ended without a summary: {ending(seen.load_exit, seen.load_stderr)}"
+    how = ending(seen.load_exit, seen.load_stderr, lacked_memory=seen.load_lacked_memory)
+    return f"the generator ended without a summary: {how}"
 
 
 def _starved(seen: Observation, warnings: Sequence[ResultWarning]) -> str | None:
@@ -233,11 +238,12 @@ def _shortfall(summary: LoadSummary) -> str | None:
     return None
 
 
-def ending(code: int, stderr: str) -> str:
-    """How a process ended, with its last words."""
+def ending(code: int, stderr: str, *, lacked_memory: bool) -> str:
+    """How a process ended, with its last words; what to do where the kernel ended it."""
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
     last = stderr.splitlines()[-1].strip() if stderr else ""
-    return f"{how}, saying: {last}" if last else how
+    how = f"{how}, saying: {last}" if last else how
+    return f"{how}: {NO_MEMORY}" if lacked_memory else how
 
 
 def _server_limit(summary: ServerSummary | None) -> str | None:
