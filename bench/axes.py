@@ -176,9 +176,12 @@ def lines(suite: str, kept: Path = KEPT) -> list[str]:
     ended = read(kept)
     rows = []
     for axis in (each for each in AXES if each.suite == suite):
+        has_ended = False
         for value, command in axis.commands():
             called = shlex.join(["plimsoll", "lab", *command])
-            told = _told(ended.get(_key(axis, value)))
+            step = ended.get(_key(axis, value))
+            told = _told(step, has_ended=has_ended)
+            has_ended = has_ended or (step is not None and not _has_result(step))
             rows.append(f"| {axis.about} | {value} | `{called}` | {planned_minutes(command):.1f} | {told} |")
         if axis.why_here:
             rows.append(f"| {axis.about} | why no further | | | {axis.why_here} |")
@@ -198,9 +201,14 @@ def lines(suite: str, kept: Path = KEPT) -> list[str]:
     ]
 
 
-def _told(step: Json | None) -> str:
+def _has_result(step: Json) -> bool:
+    """Whether any point of a step has one; else the axis ends there."""
+    return any(point["outcome"] == "ok" for point in step["points"])
+
+
+def _told(step: Json | None, *, has_ended: bool = False) -> str:
     if step is None:
-        return "not run yet"
+        return "not run: the axis ends before" if has_ended else "not run yet"
     if step["error"]:
         return f"refused: {step['error']}"
     parts = []
@@ -284,7 +292,7 @@ def main() -> None:
                 step = ended[_key(axis, value)] = run(command)
                 KEPT.write_text(json.dumps(ended, indent=1) + "\n", encoding="utf-8")
             print(f"{axis.name} {value}: {_told(step)}", flush=True)
-            if not any(point["outcome"] == "ok" for point in step["points"]):
+            if not _has_result(step):
                 break
 
 

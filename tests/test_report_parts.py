@@ -5,6 +5,7 @@ verdict; courses within a run; and each axis beyond the document's loads, as com
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -185,4 +186,6 @@ def test_a_chapter_has_the_commands_of_each_axis_and_what_came_of_them(tmp_path:
     assert "--set load.connections=2000` | 1.3 | model select: 2,000, 250 us (1 min) |" in said
     assert "| model select: hard limit: it held 2034 (1 min) |" in said
     assert "| refused: no host has the ports |" in said
-    assert "| not run yet |" in said
+    assert "--set load.connections=1000` | 1.3 | not run yet |" in said
+    # They were to be run yet, after steps that end their axes.
+    assert len(re.findall(r"load.connections=(?:100|200|400)000 .*\| not run: the axis ends before \|", said)) == 3
