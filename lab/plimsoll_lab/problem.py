@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
 ENVIRONMENT = 5
 """The exit code where the environment cannot run this."""
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""Errors of a disk, or a quota, without room."""
+GOES_ON = "'plimsoll lab resume' goes on with what is stored"
+"""What a run that the disk ended can do next."""
 
 
 class LabError(Exception):

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from conftest import SUITE, Lab, lab_here, run_lab, summary_of
 from made_records import run_record, stored_run
@@ -28,6 +29,7 @@ from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import program_digests
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, new_run, open_run, write_atomically
+from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.expand import as_text
 from plimsoll_lab.suite.secrets import HIDDEN, redact
@@ -54,6 +56,24 @@ def test_a_disk_that_cannot_be_written_stops_with_what_to_do_and_leaves_the_old_
     assert path.read_text() == "old"
 
 
+def test_a_table_that_cannot_be_written_stops_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def execute(self, _: str) -> None:
+            raise duckdb.IOException("IO Error: Could not write file: No space left on device\nmore")
+
+    monkeypatch.setattr(duckdb, "connect", Full)
+    folder = stored_run(tmp_path / "0001")
+    [trial] = folder.read_trials()
+    said = r"cannot write .*/0001\.parquet: IO Error: .*: No space left on device; correct that, then 'plimsoll lab"
+    with pytest.raises(LabError, match=said):
+        write_timelines(folder.path, folder.records(1), trial)
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of two trials."""
@@ -74,6 +94,18 @@ def run(measured: Path, tmp_path: Path) -> Path:
 def change(run: Path, **values: object) -> None:
     record = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(record | values))
+
+
+def test_a_disk_that_is_full_for_a_table_is_no_fault_of_the_lab(run: Path, lab: Lab) -> None:
+    (run / "trials/0002.json").unlink()
+    draft = run / "timelines/0002.jsonl"
+    draft.symlink_to("/dev/full")
+    full = lab("resume", "runs/0001", "--quiet")
+    said = "cannot write a file of the run: No space left on device; free some space there, then 'plimsoll lab resume'"
+    assert (full.returncode, full.stderr) == (1, f"error: {said} goes on with what is stored\n")
+    draft.unlink()
+    assert lab("resume", "runs/0001").returncode in {0, 4}
+    assert (run / "trials/0002.json").exists()
 
 
 def statuses(lab: Lab) -> list[str]:

@@ -34,7 +34,7 @@ from plimsoll_lab.cli import (
     suites,
 )
 from plimsoll_lab.cli.verb import EXIT_CODES, FAILED, USAGE, Parser, refuse
-from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.problem import FULL, GOES_ON, Interrupted, LabError
 from plimsoll_lab.suite.errors import SuiteError
 
 PROGRAM = "plimsoll lab"
@@ -82,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except Exception as error:  # noqa: BLE001 - the last resort: a person gets a line, not a traceback
+        if isinstance(error, OSError) and error.errno in FULL:
+            where = error.filename or "a file of the run"
+            sys.exit(refuse(f"cannot write {where}: {error.strerror}; free some space there, then {GOES_ON}", FAILED))
         if os.environ.get(TRACEBACK_VARIABLE):
             traceback.print_exc()
         sys.exit(

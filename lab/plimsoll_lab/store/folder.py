@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import math
@@ -18,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import FULL, GOES_ON, LabError
 from plimsoll_lab.store.faults import faults_of, list_named_figures
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
@@ -258,11 +257,8 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        mend = "free some space there, then" if full else "correct that, then"
-        raise LabError(
-            f"cannot write {path}: {error.strerror}; {mend} 'plimsoll lab resume' goes on with what is stored"
-        ) from None
+        mend = "free some space there" if error.errno in FULL else "correct that"
+        raise LabError(f"cannot write {path}: {error.strerror}; {mend}, then {GOES_ON}") from None
 
 
 def _numbers(out: Path) -> list[int]:

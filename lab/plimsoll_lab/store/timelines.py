@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import GOES_ON, LabError
 from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, read_output
 from plimsoll_lab.store.records import Json, TrialRecord
 
@@ -167,6 +167,19 @@ def _reading(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         raise LabError(f"{path}: is damaged ({why}); remove it, and the run is shown without it") from None
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database to write a table with; where it cannot, the disk has no room or refuses it."""
+    import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
+
+    try:
+        with duckdb.connect() as database:
+            yield database
+    except duckdb.IOException as error:
+        why = str(error).partition("\n")[0]
+        raise LabError(f"cannot write {path}: {why}; correct that, then {GOES_ON}") from None
+
+
 def read_timeline(run: Path, trial: int) -> list[Row]:
     """The rows of a trial's timeline, by part, figure and time; empty where it has none."""
     path = run / "timelines" / f"{trial:0{DIGITS}d}.parquet"
@@ -256,15 +269,13 @@ def _write_connections(path: Path, files: Sequence[Path], trial: TrialRecord) ->
 
 def _write_table(path: Path, columns: Mapping[str, str], rows: Iterable[Json]) -> None:
     """Write rows as Parquet, of each the columns that are named."""
-    import duckdb  # noqa: PLC0415 - 30 MB that only a run and a query need
-
     path.parent.mkdir(exist_ok=True)
     # DuckDB reads a file of rows a thousand times faster than it takes parameters.
     draft = path.with_suffix(".jsonl")
     with draft.open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
     typed = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
-    with duckdb.connect() as database:
+    with _writing(path) as database:
         database.execute(
             f"COPY (SELECT * FROM read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {{{typed}}})) "
             f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
@@ -276,14 +287,12 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     """A connection counts as up from the start of its first request in the log to the end of its
     last.
     """
-    import duckdb  # noqa: PLC0415
-
     path.parent.mkdir(exist_ok=True)
     logs = [log for log in logs if log.stat().st_size]
     files = ", ".join(f"'{_quoted(log)}'" for log in logs)
     kinds = ", ".join(f"{name}: '{kind}'" for name, kind in REQUESTS.items())
     opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true, types = {{{kinds}}})"
-    with duckdb.connect() as database:
+    with _writing(path) as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
         database.execute("CREATE TABLE windows (filename VARCHAR, part VARCHAR, opened DOUBLE)")
         for log in logs:
