@@ -70,7 +70,18 @@ def test_processes_of_fork_do_not_share_the_mappings_of_one(
     )
     found = findings(plan(rest=rows))["threads and pids"]
     assert found.level == level
-    assert f"({limit}), and {need} connections have one each" in found.message
+    assert f"({limit}), and {need} are needed: one for each connection" in found.message
+
+
+def test_threads_of_a_server_and_of_its_generator_are_tasks_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each of 15,000 connections both ends have one, and no mapping of the other."""
+    told = {"pid_max": "20000", "threads-max": "100000", "max_map_count": "65530"}
+    monkeypatch.setattr(machine_checks, "_read", lambda path, default: told.get(path.rpartition("/")[2], default))
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    rows = '[[point]]\n"server.model" = "threads"\n"load.engine" = "threads"\n"load.connections" = 15_000\n'
+    found = findings(plan(rest=rows))["threads and pids"]
+    assert found.level == "warn"
+    assert "(kernel.pid_max), and 30,000 are needed: one for each connection" in found.message
 
 
 COMMAND = 'command = ["nginx"]\nready = "tcp:80"\n'

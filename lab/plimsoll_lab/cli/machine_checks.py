@@ -178,7 +178,6 @@ def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
-    forked, threaded = (_most_connections(points, kind) for kind in ("fork", "threads"))
     limits = {
         "kernel.pid_max": int(_read("/proc/sys/kernel/pid_max", "32768")),
         "kernel.threads-max": int(_read("/proc/sys/kernel/threads-max", "32768")),
@@ -187,23 +186,27 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     if user != resource.RLIM_INFINITY and os.geteuid() != 0:
         limits["ulimit -u"] = user
     limits |= {f"pids limit of {path}": most for path, most in _pids_limits()}
-    asked = dict.fromkeys(limits, max(forked, threaded))
+    of_points = [(connections(point.load), _sides_with_tasks(point)) for point in points]
+    asked = dict.fromkeys(limits, max((count * len(sides) for count, sides in of_points), default=0))
+    threaded = max((count for count, sides in of_points if "threads" in sides), default=0)
     if threaded:
         mappings = int(_read("/proc/sys/vm/max_map_count", "65530"))
         limits[MAPPINGS], asked[MAPPINGS] = (mappings - mappings // 32) // 4, threaded
     name = min(limits, key=lambda each: limits[each] - asked[each])
     least, need = limits[name], asked[name]
-    said = f"{least:,} threads and processes at most ({name}), and {need:,} connections have one each"
+    said = f"{least:,} threads and processes at most ({name}), and {need:,} are needed: one for each "
+    said += "connection, of the server, the generator or both"
     if need >= least:
         yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name.partition(',')[0]}")
     else:
         yield Finding(check="threads and pids", level="ok", message=said)
 
 
-def _most_connections(points: tuple[Point, ...], kind: str) -> int:
-    """The most connections of a point whose server or generator has one of this kind for each."""
-    having = (point for point in points if kind in {point.server.get("model"), point.load.get("engine")})
-    return max((connections(point.load) for point in having), default=0)
+def _sides_with_tasks(point: Point) -> list[object]:
+    """Which of the server and the generator have a thread or a process for each connection, by its
+    kind.
+    """
+    return [kind for kind in (point.server.get("model"), point.load.get("engine")) if kind in {"fork", "threads"}]
 
 
 def _pids_limits() -> Iterator[tuple[str, int]]:
