@@ -157,7 +157,11 @@ def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() 
 
 
 def test_each_role_and_each_generator_has_figures_of_its_own() -> None:
-    generators = [{"host": "h2", "summary": SUMMARY}, {"host": "h3", "summary": {**SUMMARY, "completed_rate": 60.0}}]
+    """A measured role, here the forwarder's, had its figures told of the generator on its host."""
+    told = (("load", "h2", 30.0), ("load-2", "h3", 60.0), ("forwarder", "h2", 7.0))
+    generators = [
+        {"name": name, "host": host, "summary": {**SUMMARY, "completed_rate": rate}} for name, host, rate in told
+    ]
     found = figures(load={"summary": SUMMARY, "generators": generators})
     assert found["role.forwarder.cpu_cores"] == 0.5
     assert (found["client.h2.completed_rate"], found["client.h3.completed_rate"]) == (30.0, 60.0)

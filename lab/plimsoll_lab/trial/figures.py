@@ -91,7 +91,9 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     figures |= _host(sources, host) | _network(sources, host) | _captured(sources.captures)
     for each in sources.roles:
         figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
-    for generator in sources.load.get("generators") or ():
+    roles = {each["name"] for each in sources.roles}
+    # A role that is measured is none of those that share the load, and has figures of its own.
+    for generator in (each for each in sources.load.get("generators") or () if each["name"] not in roles):
         own = _table(generator, "summary")
         figures |= _part(f"client.{generator['host']}", own, _table(own, "generator"))
     return figures
