@@ -97,6 +97,10 @@ REFUSALS = {
         "[network] congestion: 'cubic; reboot' is no name of a congestion control, such as 'cubic'",
     ),
     "a congestion control that is a number": (SINGLE + "congestion = 3\n", "[network] congestion: 3 is no name"),
+    "two generators on one host": (
+        SINGLE + PLACE.replace("h3", "h2"),
+        "[place] load: 'h2' stands twice; a host has one generator",
+    ),
     "more targets than hosts": (
         SINGLE + PLACE + FORWARDER + '[matrix]\n"load.target" = [["role:relay", "role:server", "role:relay"]]\n',
         "[load] target: 3 targets for 2 hosts of generators",

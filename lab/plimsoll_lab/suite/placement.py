@@ -54,6 +54,11 @@ def _with_load(place: Placement, load: object) -> Placement:
     hosts = [load] if isinstance(load, str) else load
     if not isinstance(hosts, list | tuple) or not hosts or not all(isinstance(each, str) for each in hosts):
         raise SuiteError(f"[place] load: {load!r} is neither a host's name, a list of such, nor a count: '8 hosts'")
+    twice = next((each for number, each in enumerate(hosts) if each in hosts[:number]), None)
+    if twice is not None:
+        raise SuiteError(
+            f"[place] load: '{twice}' stands twice; a host has one generator, with as many [load] threads as it needs"
+        )
     counted = _COUNT.fullmatch(hosts[0]) if len(hosts) == 1 else None
     if counted is not None:
         return replace(place, load=(), load_count=int(counted[1]), load_label=counted[2] or "")
