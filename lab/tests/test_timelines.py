@@ -103,6 +103,20 @@ def test_a_request_stands_beside_the_connections_up_as_it_began(tmp_path: Path) 
     assert rows == [(1, 1, 1), (1, 2, 1), (2, 1, 2), (2, 2, 2)]
 
 
+def test_a_trial_that_is_made_again_has_no_table_of_its_first_measurement(tmp_path: Path) -> None:
+    """One whose generator wrote no log had the requests, and their figure, of the one before."""
+    log(tmp_path / "records", [(11.0, 1, 1, 1e6), (12.0, 2, 1, 1e6)])
+    told = {name: 1 for name in timelines.CONNECTIONS if name not in {"trial", "part"}} | {"success": True}
+    (tmp_path / "records/load.connections.jsonl").write_text(json.dumps(told) + "\n")
+    timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
+    assert timelines.read_by_connections(tmp_path, TRIAL) != []
+    assert (tmp_path / "connections/0003.parquet").is_file()
+    (tmp_path / "records").mkdir()
+    timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
+    assert timelines.read_by_connections(tmp_path, TRIAL) == []
+    assert [each.name for each in tmp_path.rglob("*.parquet")] == ["0003.parquet"], "its timeline"
+
+
 def test_response_times_are_told_by_the_connections_up(tmp_path: Path) -> None:
     # Each of 40 connections begins a second after the one before, asks once, and stays until 100.
     first = [(10.0 + number, number, 1, 1e5 * (number + 1)) for number in range(40)]

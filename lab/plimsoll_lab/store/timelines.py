@@ -86,9 +86,11 @@ class Step:
 
 def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
     """Write the tables of one trial from its record and the files of its parts; what has become a
-    table is removed.
+    table is removed, and so are the tables of a measurement that this one takes the place of.
     """
     name = f"{trial.number:0{DIGITS}d}.parquet"
+    for table in ("requests", "connections"):
+        (run / table / name).unlink(missing_ok=True)
     for file in (*records.glob("*.request_log.csv"), *records.glob("*.timeseries.jsonl")):
         _end_with_a_line(file)
     _write_rows(run / "timelines" / name, list(_rows(records, trial)))

@@ -92,6 +92,8 @@ def run_trial(
         partial = PartialRecord(records=records, window=Window(lists_processes=suite.processes))
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
+            if file is not None:
+                file.unlink(missing_ok=True)  # of a measurement that this one takes the place of
             judgement = _measure(
                 testbed, binary, suite, point, partial, file, LiveEvents(partial.records, outputs.notify)
             )
