@@ -89,6 +89,8 @@ def test_of_two_that_are_zero_throughout_neither_is_more(least: float | None, mo
     told = judged(claim, values={0: [0.0, 0.0], 1: [0.0, 0.0]})
     assert (told.outcome, told.value, told.interval) == (outcome, None, None)
     assert told.reason == "every value is zero"
+    of_its_hardware = judged(replace(claim, portable=False), values={0: [0.0, 0.0], 1: [0.0, 0.0]})
+    assert of_its_hardware.outcome == outcome.replace("confirmed", "other hardware")
     once = judged(claim, values={0: [0.0], 1: [0.0]})
     assert once.outcome == "cannot be told"
 

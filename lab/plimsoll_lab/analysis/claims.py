@@ -133,7 +133,7 @@ def _judge(
     decided = decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference)
     if none == ALL_ZERO and claim.against is None:
         # Neither is more than the other.
-        decided = CONFIRMED if least <= 1 <= most else CONTRADICTED
+        decided = decide_claim((1.0, 1.0), least, most, portable=claim.portable)
     outcome = UNTOLD if obstacle else decided
     reasons = {
         CONFIRMED: "the whole interval lies in the claimed range",
