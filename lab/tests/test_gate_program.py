@@ -23,6 +23,7 @@ from conftest import FAKE, Done, Lab, lab_environment, lab_here, run_lab, summar
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.gate import junit
+from plimsoll_lab.stats.gate import blocks_for
 from plimsoll_lab.store.folder import RunFolder
 
 SUITE = """
@@ -247,6 +248,18 @@ def test_a_gate_says_that_it_makes_another_number_of_blocks_than_the_suite_asks_
     assert summary_of(done.stdout)["trials"]["planned"] == 2 * int(found[1])
     for silent in (("api.toml", "--quiet"), ("api.toml", "--repeat", found[1]), ("unsaid.toml",)):
         assert lab("gate", *silent, *missing).stderr == ""
+
+
+def test_each_contender_of_the_suite_is_a_comparison_of_its_gate(lab: Lab, tmp_path: Path) -> None:
+    """Of three contenders one comparison of two was left out of the number of blocks."""
+    third = '[contender.third]\ncommand = ["./no-such-server", "{port}"]\nready = "tcp:{port}"\n'
+    (tmp_path / "api.toml").write_text(SUITE + third)
+    missing = "./no-such-server {port}"
+    done = lab("gate", "api.toml", "--base", missing, "--new", missing, "--json")
+    blocks = blocks_for(noise=0.03, tolerance=0.05, comparisons=2 * 2)
+    assert blocks is not None
+    assert summary_of(done.stdout)["trials"]["planned"] == 3 * blocks
+    assert blocks != blocks_for(noise=0.03, tolerance=0.05, comparisons=2), "or this test shows nothing"
 
 
 def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -> None:

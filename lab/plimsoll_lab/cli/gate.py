@@ -19,6 +19,7 @@ from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
 from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.suite import shipped, units
+from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.read import read_file
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Plan
@@ -98,12 +99,14 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
             )
         return plan, request
     try:
-        noise, tolerance = units.part(options.noise or NOISE), units.part(options.tolerance)
+        noise, tolerance = units.part(NOISE if options.noise is None else options.noise), units.part(options.tolerance)
     except ValueError as refusal:
         raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
     if noise <= 0:
         raise LabError("--noise: it has to be above 0, such as 3%; or state the blocks by --repeat", exit_code=USAGE)
-    comparisons = len(plan.suite.verdict.figures) * max(1, len(plan.points) // 2)
+    # Each contender but the baseline, at each setting.
+    others = [point for point in plan.points if not point.control and point.setting.get(CONTENDER) != BASE]
+    comparisons = len(plan.suite.verdict.figures) * max(1, len(others))
     blocks = blocks_for(noise=noise, tolerance=tolerance, comparisons=comparisons)
     if blocks is None:
         raise LabError(
