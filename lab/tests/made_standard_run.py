@@ -96,9 +96,9 @@ def _tells_of_clients(point: PointRecord) -> bool:
 
 
 def _value(figure: Figure, worth: float, chance: random.Random) -> float:
-    """Nothing fails in a good run."""
+    """Nothing fails in a good run, and its machine has no other load."""
     value = worth * chance.uniform(100, 200)
-    if figure.unit != "count":
+    if figure.unit not in {"count", "number"}:
         return value
     return 0 if figure.better == "lower" else round(value)
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pytest
@@ -58,7 +58,7 @@ def test_a_disk_that_cannot_be_written_stops_with_what_to_do_and_leaves_the_old_
 
 def test_a_table_that_cannot_be_written_stops_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
-        def __enter__(self) -> Full:
+        def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None: ...
