@@ -128,6 +128,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
+def test_hosts_are_told_in_the_order_in_which_they_were_asked_for(clock: Clock) -> None:
+    class FirstLost(JoiningCluster):
+        """The first node that is asked has just gone, and Ray does not know yet."""
+
+        def _open(self, name: str, node: Node, connection: RayConnection) -> Placed:
+            if node.number == "2":
+                self.joined_s.pop(2, None)
+                raise HostLost(name, "the node died")
+            return super()._open(name, node, connection)
+
+    cluster = FirstLost(clock, {2: 0.0, 3: 0.0, 4: 0.0})
+    cluster.place(["h1", "h2"])
+    assert [(name, placed.node.address) for name, placed in cluster.hosts.items()] == [
+        ("h1", "10.0.0.4"),
+        ("h2", "10.0.0.3"),
+    ]
+
+
 def test_a_machine_that_joins_late_is_waited_for_but_not_for_ever(clock: Clock) -> None:
     cluster = JoiningCluster(clock, {2: 0.0, 3: 19.0, 4: 30.0})
     cluster.place(["h1", "h2"])

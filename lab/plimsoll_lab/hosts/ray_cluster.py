@@ -73,6 +73,8 @@ class RayCluster:
         self._ray: Any = None
         self._own_node = ""
         """Ray's identifier of the node that the lab runs on."""
+        self._asked: dict[str, None] = {}
+        """The names that a host was asked for, in that order: a node that answers late is placed late."""
         self._placed: dict[str, Placed] = {}
         self._gone: set[str] = set()
         """Nodes that were lost, and that Ray may still have: the others come first."""
@@ -124,8 +126,8 @@ class RayCluster:
 
     @property
     def hosts(self) -> Mapping[str, Placed]:
-        """Every name that has a node."""
-        return dict(self._placed)
+        """Every name that has a node, in the order in which they were asked for."""
+        return {name: self._placed[name] for name in self._asked if name in self._placed}
 
     def place(self, names: Sequence[str]) -> dict[str, Host]:
         """A host for each name. Those that were lost are replaced; raises `NoHost` where there are
@@ -133,6 +135,7 @@ class RayCluster:
 
         The cluster is looked at again for JOIN_S: a machine may be about to join.
         """
+        self._asked |= dict.fromkeys(names)
         deadline = time.monotonic() + JOIN_S
         while True:
             for name in [name for name in names if name in self._placed]:
