@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -59,6 +58,11 @@ def connection(address: str, process: subprocess.Popen[bytes]) -> socket.socket:
     return found[0]
 
 
+def started_by(process: subprocess.Popen[bytes]) -> list[int]:
+    """The children that a process has now."""
+    return [int(each) for each in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -71,21 +75,21 @@ def connection(address: str, process: subprocess.Popen[bytes]) -> socket.socket:
         ),
     ],
 )
-def test_each_of_its_two_ports_leads_to_a_server_of_its_own(tmp_path: Path, program: str) -> None:
+@pytest.mark.parametrize("processes", ["1", "3"])
+def test_each_of_its_two_ports_leads_to_a_server_of_its_own(tmp_path: Path, program: str, processes: str) -> None:
     with echo_server(b"1 ") as server, echo_server(b"2 ") as second:
         own, other = free_address(), free_address()
-        commands: dict[str, Sequence[str]] = {
-            "haproxy": ["haproxy", "-q", "-db", "-f", str(SERVERS / "haproxy-stream.cfg")],
-            "nginx": ["sh", str(SERVERS / "nginx-stream.sh"), str(tmp_path), own, server, other, second],
-        }
-        addresses = {"LISTEN": own, "SERVER": server, "LISTEN_SECOND": other, "SERVER_SECOND": second}
-        with subprocess.Popen(commands[program], env=os.environ | addresses, stderr=subprocess.PIPE) as process:
+        script = ["sh", str(SERVERS / f"{program}-stream.sh"), processes, *([str(tmp_path)] * (program == "nginx"))]
+        with subprocess.Popen([*script, own, server, other, second], stderr=subprocess.PIPE) as process:
             try:
-                for address, answer in ((own, b"1 relayed"), (other, b"2 relayed")):
+                wait_until(lambda: len(started_by(process)) >= int(processes), "it starts fewer processes")
+                for address, answer in ((own, b"1 relayed"), (other, b"2 relayed")) * 3:
                     with connection(address, process) as client:
                         client.sendall(b"relayed")
                         assert client.recv(100) == answer
+                children = started_by(process)
             finally:
                 process.terminate()
                 process.wait(timeout=HANGS_S)
+            assert not [each for each in children if Path(f"/proc/{each}").exists()]
     assert not list(tmp_path.glob("*.pid"))

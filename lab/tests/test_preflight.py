@@ -162,7 +162,7 @@ def test_a_relay_of_others_needs_two_descriptors_a_connection_and_is_told_why(mo
     assert found.level == "warn"
     assert "120,064" in found.message
     assert "20,000 (ulimit -Hn)" in found.message
-    assert "raise the hard limit to 120,064" in found.fix
+    assert "start 7 processes that share its port, or raise the hard limit to 120,064" in found.fix
 
 
 def test_memory_that_is_not_there_is_refused() -> None:

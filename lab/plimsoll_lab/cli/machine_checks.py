@@ -117,8 +117,9 @@ def _cpus(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
-    """Commands between generator and server: one process holds both ends of each connection, where
-    our forwarder goes past the limit by descriptor tables.
+    """Commands between generator and server: a process holds both ends of each connection, where our
+    forwarder goes past the limit by descriptor tables. How many processes a command has, it alone
+    knows.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most: dict[str, int] = {}
@@ -135,8 +136,10 @@ def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
             check=f"descriptors of {name}",
             level="warn",
             message=f"{name} needs {need:,} descriptors, two for each of the {relayed:,} connections that it relays, "
-            f"and a process may have {hard:,} (ulimit -Hn): trials with more connections than that will fail",
-            fix=f"raise the hard limit to {need:,}, or leave these points out",
+            f"and a process may have {hard:,} (ulimit -Hn): where it is a single process, trials with more "
+            "connections than that will fail",
+            fix=f"have the command start {-(-need // hard)} processes that share its port, or raise the hard limit to "
+            f"{need:,}, or leave these points out",
         )
 
 
