@@ -165,6 +165,22 @@ def test_a_relay_of_others_needs_two_descriptors_a_connection_and_is_told_why(mo
     assert "start 7 processes that share its port, or raise the hard limit to 120,064" in found.fix
 
 
+def test_a_relay_of_others_has_an_address_for_so_many_connections_to_a_server_and_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine_checks, "_ports_of_an_address", lambda: 28_232)
+    rest = RELAYED.replace("{port}", "7777")
+    fits, over = (
+        expand(read_text(SUITE.format(connections=each, rest=rest), source="it.toml", directory="."), seed=1)
+        for each in (28_232, 60_000)
+    )
+    assert "ports of haproxy" not in findings(fits)
+    found = findings(over)["ports of haproxy"]
+    assert found.level == "warn"
+    assert "60,000 connections to one server, and an address has 28,232 ports" in found.message
+    assert "take turns with 5 addresses" in found.fix
+
+
 def test_memory_that_is_not_there_is_refused() -> None:
     assert findings(plan(2_000_000_000))["memory"].level == "refuse"
 

@@ -117,35 +117,54 @@ def _cpus(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _relays(points: tuple[Point, ...]) -> Iterator[Finding]:
-    """Commands between generator and server: a process holds both ends of each connection, where our
-    forwarder goes past the limit by descriptor tables. How many processes a command has, it alone
-    knows.
+    """Commands between generator and server: a process holds both ends of each connection, where
+    our forwarder goes past the limit by descriptor tables. How many processes and addresses a
+    command has, it alone knows.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ports = _ports_of_an_address()
     most: dict[str, int] = {}
+    to_one_server: dict[str, int] = {}
     for point in points:
         named = [name for name, _ in references(point.load)]
         for name in (role.name for role in point.roles if role.kind == "command" and role.name in named):
-            relayed = -(-connections(point.load) * named.count(name) // len(named))
-            most[name] = max(most.get(name, 0), relayed)
+            of_each = -(-connections(point.load) // len(named))
+            most[name] = max(most.get(name, 0), of_each * named.count(name))
+            to_one_server[name] = max(to_one_server.get(name, 0), of_each)
     for name, relayed in most.items():
         need = 2 * relayed + DESCRIPTORS_BESIDE
-        if hard == resource.RLIM_INFINITY or need <= hard:
-            continue
-        yield Finding(
-            check=f"descriptors of {name}",
-            level="warn",
-            message=f"{name} needs {need:,} descriptors, two for each of the {relayed:,} connections that it relays, "
-            f"and a process may have {hard:,} (ulimit -Hn): where it is a single process, trials with more "
-            "connections than that will fail",
-            fix=f"have the command start {-(-need // hard)} processes that share its port, or raise the hard limit to "
-            f"{need:,}, or leave these points out",
-        )
+        if hard != resource.RLIM_INFINITY and need > hard:
+            yield Finding(
+                check=f"descriptors of {name}",
+                level="warn",
+                message=f"{name} needs {need:,} descriptors, two for each of the {relayed:,} connections that it "
+                f"relays, and a process may have {hard:,} (ulimit -Hn): where it is a single process, trials with more "
+                "connections than that will fail",
+                fix=f"have the command start {-(-need // hard)} processes that share its port, or raise the hard limit "
+                f"to {need:,}, or leave these points out",
+            )
+    for name, relayed in to_one_server.items():
+        if relayed > ports:
+            yield Finding(
+                check=f"ports of {name}",
+                level="warn",
+                message=f"{name} opens {relayed:,} connections to one server, and an address has {ports:,} ports for "
+                "them: where it uses a single address, the rest will wait for an answer",
+                fix=f"have the command take turns with {-(-relayed // PORTS_A_SOURCE)} addresses ([network] "
+                "addresses), or leave these points out",
+            )
+
+
+def _ports_of_an_address() -> int:
+    """How many ports the kernel gives one address for connections to one server (ip(7),
+    ip_local_port_range).
+    """
+    low, high = (int(each) for each in _read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
+    return high - low + 1
 
 
 def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
-    low, high = (int(each) for each in _read("/proc/sys/net/ipv4/ip_local_port_range", "32768 60999").split())
-    ports = high - low + 1
+    ports = _ports_of_an_address()
     # Of all points the one that asks most of an address.
     asked = [
         (connections(point.load) / max(1, len(point.place.load)), point.network.addresses)

@@ -74,7 +74,7 @@ class RayCluster:
         self._own_node = ""
         """Ray's identifier of the node that the lab runs on."""
         self._asked: dict[str, None] = {}
-        """The names that a host was asked for, in that order: a node that answers late is placed late."""
+        """The names that a host was asked for, in that order: a slow node is placed late."""
         self._placed: dict[str, Placed] = {}
         self._gone: set[str] = set()
         """Nodes that were lost, and that Ray may still have: the others come first."""
