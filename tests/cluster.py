@@ -53,6 +53,8 @@ class Cluster:
     """Ray's files; a short path, as it holds sockets."""
     nodes: dict[str, HostProcess] = field(default_factory=dict)
     stacks: dict[str, contextlib.ExitStack] = field(default_factory=dict)
+    labs: list[subprocess.Popen[str]] = field(default_factory=list)
+    """Every laboratory that was started: one whose test failed is ended with the cluster."""
 
     @property
     def head(self) -> str:
@@ -124,7 +126,7 @@ class Cluster:
 
     def lab(self, folder: Path, *arguments: str, at: str = "", **environment: str) -> subprocess.Popen[str]:
         """Start the laboratory on a host, or on the head, in a folder."""
-        return subprocess.Popen(
+        lab = subprocess.Popen(
             enter(self.pid(at or self.head), lab_command(*arguments)),
             cwd=folder,
             env=os.environ | cluster_environment() | environment,
@@ -132,6 +134,8 @@ class Cluster:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.labs.append(lab)
+        return lab
 
     def run(self, folder: Path, *arguments: str, at: str = "", **environment: str) -> Done:
         """Run the laboratory on a host, or on the head, to its end."""
@@ -171,5 +175,9 @@ def open_cluster(hosts: int, addresses: int = 1, *, backend: str = "tap", **envi
             cluster.start(*rack.hosts[:-1], **environment)
             yield cluster
         finally:
+            for lab in cluster.labs:
+                lab.kill()
+                with lab:
+                    pass
             for name in list(cluster.nodes):
                 cluster.stop(name)

@@ -160,6 +160,41 @@ def test_a_machine_that_joins_late_is_waited_for_but_not_for_ever(clock: Clock) 
     assert 20.0 <= clock.now <= 21.0
 
 
+def test_agents_that_start_slowly_take_nothing_from_the_time_for_joining(clock: Clock) -> None:
+    """On two CPUs that started ten agents every node was there, and no host was found."""
+
+    class Slow(JoiningCluster):
+        """Each agent takes 15 s to start."""
+
+        def _open(self, name: str, node: Node, connection: RayConnection) -> Placed:
+            self.clock.now += 15.0
+            return super()._open(name, node, connection)
+
+    cluster = Slow(clock, {2: 0.0, 3: 0.0, 4: 0.0})
+    assert list(cluster.place(["h1", "h2", "h3"])) == ["h1", "h2", "h3"]
+    assert clock.now == pytest.approx(45.0)
+
+
+def test_a_node_that_starts_no_agent_is_replaced_or_named_with_the_reason(clock: Clock) -> None:
+    class Mute(JoiningCluster):
+        """No agent starts on one node."""
+
+        def _open(self, name: str, node: Node, connection: RayConnection) -> Placed:
+            if node.number == "2":
+                self.clock.now += 60.0
+                raise HostLost(name, "its agent did not start within 60 s")
+            return super()._open(name, node, connection)
+
+    cluster = Mute(clock, {2: 0.0, 3: 0.0})
+    cluster.place(["h1"])
+    assert [placed.node.address for placed in cluster.hosts.values()] == ["10.0.0.3"]
+    reason = (
+        r"no host for h1: .*; no agent could be started on 10\.0\.0\.2: its agent did not start within 60 s; start Ray"
+    )
+    with pytest.raises(NoHost, match=reason):
+        Mute(clock, {2: 0.0}).place(["h1"])
+
+
 def test_a_late_joiner_takes_the_name_of_a_lost_host_and_the_run_says_what_both_are(
     clock: Clock, tmp_path: Path
 ) -> None:

@@ -149,6 +149,25 @@ def test_time_for_which_the_lab_itself_was_held_up_is_none_that_a_host_was_silen
     assert connection.lost is None
 
 
+def test_an_actor_that_starts_slowly_is_waited_for(ray: FakeRay) -> None:
+    """Ray starts a Python for it, which can give no sign: on a busy machine it was lost after seven
+    seconds.
+    """
+    actor, began = FakeActor(ray), ray.now
+    actor.open = Method(lambda: actor.call(30.0, None))
+    actor.ping = Method(lambda: actor.call(max(0.1, began + 30.0 - ray.now), None))
+    assert connect(actor).lost is None
+    assert ray.now == pytest.approx(began + 30.0)
+
+
+def test_an_actor_that_never_starts_is_lost_after_a_minute(ray: FakeRay) -> None:
+    began = ray.now
+    connection = RayConnection("h2", FakeActor(ray, cut_at=began))
+    with pytest.raises(HostLost, match="the host h2 was lost: its agent did not start within 60 s"):
+        connection.finish_opening()
+    assert 60.0 <= ray.now - began <= 61.0
+
+
 def test_a_host_that_is_lost_is_not_asked_again(ray: FakeRay) -> None:
     connection = connect(FakeActor(ray, cut_at=ray.now + 5.0))
     ray.now += 5.0

@@ -30,7 +30,8 @@ from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
 
 SCHEME = "ray:"
 JOIN_S = 20.0
-"""How long hosts are waited for that are not there yet, or not any more."""
+"""How long hosts are waited for that are not there yet, or not any more. Starting an agent on those
+that are there is not part of it: that takes a second, on a busy machine many."""
 JOIN_EVERY_S = 0.5
 PROBE_S = 60.0
 """Against hanging: joining takes two seconds, on a busy machine ten."""
@@ -133,10 +134,12 @@ class RayCluster:
         """A host for each name. Those that were lost are replaced; raises `NoHost` where there are
         too few.
 
-        The cluster is looked at again for JOIN_S: a machine may be about to join.
+        The cluster is looked at again for JOIN_S: a machine may be about to join. After that, nodes
+        that were not tried yet are tried once.
         """
         self._asked |= dict.fromkeys(names)
         deadline = time.monotonic() + JOIN_S
+        failed: dict[str, str] = {}
         while True:
             for name in [name for name in names if name in self._placed]:
                 self._drop_if_lost(name)
@@ -145,6 +148,8 @@ class RayCluster:
                 return {name: self._placed[name].host for name in names}
             taken = {placed.node.number for placed in self._placed.values()}
             chosen = choose(missing, self._nodes(), taken | self._gone)
+            if not chosen and time.monotonic() > deadline:
+                raise NoHost(self._too_few(missing, failed), exit_code=ENVIRONMENT)
             if not chosen:
                 # Ray may not have noticed yet that this node is lost.
                 self._gone.clear()
@@ -152,12 +157,10 @@ class RayCluster:
             for name, node in chosen.items():
                 try:
                     self._placed[name] = self._open(name, node, begun[name])
-                except HostLost:
+                except HostLost as lost:
                     # Ray misses a node that was cut off only after a while.
                     self._gone.add(node.number)
-            if time.monotonic() > deadline:
-                missing = [name for name in names if name not in self._placed]
-                raise NoHost(self._too_few(missing), exit_code=ENVIRONMENT)
+                    failed[node.address] = lost.reason
             if len(chosen) < len(missing):
                 time.sleep(JOIN_EVERY_S)
 
@@ -169,13 +172,14 @@ class RayCluster:
             self.replaced.append({"name": name, "address": placed.node.address, "reason": lost.reason})
             placed.connection.close()
 
-    def _too_few(self, missing: Sequence[str]) -> str:
+    def _too_few(self, missing: Sequence[str], failed: Mapping[str, str]) -> str:
         nodes = self._nodes()
         called = {node.address: ", ".join(sorted(node.names - {node.address})) for node in nodes}
         there = ", ".join(f"{address} ({names})" for address, names in sorted(called.items()))
         lost = "".join(
             f"; {each['name']} was {each['address']} and was lost: {each['reason']}" for each in self.replaced
         )
+        lost += "".join(f"; no agent could be started on {address}: {reason}" for address, reason in failed.items())
         return (
             f"the Ray cluster at {self.address} has no host for {', '.join(missing)}: its nodes are {there or 'none'}, "
             "a node is one host, and the head and the laboratory's own node are hosts only if [place] names them"

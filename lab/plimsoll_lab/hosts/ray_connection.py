@@ -3,7 +3,7 @@
 Ray reports an actor's end at once and a node's in seconds, but a cut link only after minutes unless
 a cluster is configured otherwise. So a host that has been silent for two seconds is asked for an
 answer, and is lost if none comes within five more: within ten seconds, whatever the cluster's
-configuration.
+configuration. An actor that is being started cannot give any sign yet: it has a minute.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ LOST_S = 5.0
 s."""
 LOOK_S = 0.5
 """Seconds between two looks for an answer meanwhile."""
+OPENS_S = 60.0
+"""How long an actor and its agent may take to start: a second or two, but Ray starts a Python for
+each, and on two CPUs with ten of them that took more than seven."""
 WATCH_S = 600.0
 """How long one `Await` of an agent lasts at most."""
 ANSWER_S = 120.0
@@ -56,7 +59,13 @@ class RayConnection:
         return self._lost
 
     def finish_opening(self) -> None:
-        """Wait until the agent has been started."""
+        """Wait until the agent has been started. Raises `HostLost` where Ray says that the actor
+        cannot be, or after OPENS_S.
+        """
+        deadline = time.monotonic() + OPENS_S
+        while not self._wait([self._opening], LOOK_S, fetch=True):
+            if time.monotonic() > deadline:
+                raise self._mark_lost(f"its agent did not start within {OPENS_S:.0f} s")
         self._result(self._opening, ANSWER_S)
 
     def ask(self, message: Message[AnswerT]) -> AnswerT:
