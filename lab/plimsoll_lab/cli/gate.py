@@ -133,7 +133,7 @@ VERB = Verb(
 """,
     exit_codes="""exit codes:
   0         not worse by more than the tolerance
-  1         a server failed
+  1         failed: a server, the generator or another part of the run
   2         the arguments or the suite are wrong
   3         worse by more than the tolerance (3 wins over 4)
   4         it cannot be told
