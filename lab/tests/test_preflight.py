@@ -185,6 +185,14 @@ def test_memory_that_is_not_there_is_refused() -> None:
     assert findings(plan(2_000_000_000))["memory"].level == "refuse"
 
 
+def test_threads_of_the_generator_take_memory_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 15,000 threads of the generator nothing was counted; they take about half a GB."""
+    monkeypatch.setattr(machine_checks, "read_memory", lambda: 500 << 20)
+    rows = '[[point]]\n"load.engine" = "{}"\n"load.connections" = 15_000\n'
+    levels = [findings(plan(rest=rows.format(engine)))["memory"].level for engine in ("epoll", "threads")]
+    assert levels == ["ok", "refuse"]
+
+
 def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "may_make_networks", lambda: False)
     monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: False)

@@ -33,6 +33,8 @@ falls off a cliff (measured; docs/scale.md)."""
 SERVER_BYTES = {"threads": 24 << 10, "fork": 200 << 10}
 """User and kernel memory that a connection costs the server by its model, about; event loops need
 almost none."""
+LOAD_BYTES = {"threads": 40 << 10}
+"""Memory that a connection costs the generator by its engine, about: 495 MB with 15,000."""
 CONNECTION_BYTES = 10 << 10
 """Kernel memory of both ends of a connection over loopback."""
 MEMORY_SPARE = 0.8
@@ -243,6 +245,7 @@ def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
     need = 0
     for point in points:
         each = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
+        each += LOAD_BYTES.get(str(point.load.get("engine", "epoll")), 1 << 10)
         need = max(need, each * connections(point.load))
     said = f"{has / 2**30:.1f} GiB available, and the connections take about {need / 2**30:.2f} GiB"
     if need > MEMORY_SPARE * has:
