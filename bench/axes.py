@@ -85,8 +85,8 @@ AXES = (
         about="clients",
         steps=clients((4_000, 10_000, 15_000, 20_000)),
         always=THREE_MODELS,
-        why_here="memory: each thread of the generator has histograms of its own, which grow where times are long, and "
-        "the kernel ended a generator of 15,000 threads for want of memory",
+        why_here="a thread a client takes its descriptors from one table, which has room for 19,936; at 15,000 the "
+        "kernel ended one generator for want of memory, whose build had larger histograms",
     ),
     Axis(
         name="tcpbenchmark:size",
