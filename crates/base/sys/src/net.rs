@@ -251,6 +251,13 @@ pub fn write_urgent(socket: impl AsFd, byte: u8) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| net::send(&socket, &[byte], net::SendFlags::NOSIGNAL | net::SendFlags::OOB))?)
 }
 
+/// Has a connection that ends with what is sent next keep its last bytes for the packet of its end,
+/// where they do not fill a packet (TCP_CORK, tcp(7)). Closing sends them, or ending the writing
+/// half; the kernel keeps them for 200 ms at most.
+pub fn hold_last_packet(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_cork(socket, true)?)
+}
+
 /// Whether more follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Follows {
@@ -375,6 +382,21 @@ mod tests {
         assert_eq!(why(), io::ErrorKind::WouldBlock);
         stop_listening(&listener);
         assert_eq!(why(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_last_packet_that_is_held_goes_out_with_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        for ends in [|socket: OwnedFd| drop(socket), |socket: OwnedFd| shutdown(&socket, Half::Write)] {
+            let mut client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+            let socket = OwnedFd::from(listener.accept().expect("a connection").0);
+            hold_last_packet(&socket).expect("a TCP socket");
+            write(&socket, b"the last bytes").expect("there is room");
+            ends(socket);
+            let mut read = Vec::new();
+            client.read_to_end(&mut read).expect("the end is no error");
+            assert_eq!(read, b"the last bytes");
+        }
     }
 
     #[test]

@@ -198,6 +198,8 @@ impl<'a, S: AsFd, F: Fn() -> Phase> Sender<'a, S, F> {
         environment: &Environment,
         counts: &mut ConnectionTotals,
     ) -> io::Result<()> {
+        // A process closes its socket late as it ends: what it has sent must not wait for that.
+        output.ends = false;
         let mut unsent = Unsent::default();
         unsent.send(self.socket, input, output, environment, Room::LevelTriggered, &mut counts.bytes_sent)?;
         if unsent.is_empty() {

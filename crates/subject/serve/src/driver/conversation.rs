@@ -70,6 +70,11 @@ impl<P: Service> Conversation<P> {
         self.held.as_ref().map_or(0, |held| held.len())
     }
 
+    /// Whether the end of the stream follows what is being sent.
+    pub(crate) fn ends(&self) -> bool {
+        matches!(self.state, ConversationState::Closing | ConversationState::Lingering)
+    }
+
     /// How long the peer may acknowledge nothing of what is being sent.
     pub(crate) fn send_timeout(&self) -> Option<Duration> {
         self.service.send_timeout()
@@ -100,6 +105,7 @@ impl<P: Service> Conversation<P> {
             let mut sent = true;
             if !workspace.output.chunks.is_empty() {
                 burn(workspace.output.burn);
+                workspace.output.ends = matches!(next, NextStep::Close | NextStep::Linger);
                 let outcome = send(&input[taken..], &mut workspace.output, &workspace.environment, &mut self.counts);
                 workspace.output.clear();
                 sent = outcome?;
@@ -155,6 +161,7 @@ impl<P: Service> Conversation<P> {
         let next = self.service.expired(partial, &mut workspace.environment, &mut workspace.output);
         self.state = if next == NextStep::Linger { ConversationState::Lingering } else { ConversationState::Closing };
         if !workspace.output.chunks.is_empty() {
+            workspace.output.ends = true;
             let outcome = send(&[], &mut workspace.output, &workspace.environment, &mut self.counts);
             workspace.output.clear();
             outcome?;

@@ -170,7 +170,7 @@ impl Unsent {
     ) -> io::Result<()> {
         debug_assert!(self.is_empty(), "a service is asked again only when everything is sent");
         let body = take_body(output, environment)?;
-        let follows = if body.is_some() { Follows::More } else { Follows::Nothing };
+        let follows = if body.is_some() || output.ends { Follows::More } else { Follows::Nothing };
         let mut chunks = output.chunks.as_slice();
         while !chunks.is_empty() {
             let (now, later) = chunks.split_at(chunks.len().min(PARTS));
@@ -196,6 +196,9 @@ impl Unsent {
             chunks = later;
         }
         let Some(body) = body else { return Ok(()) };
+        if output.ends {
+            net::hold_last_packet(&socket)?;
+        }
         self.0 = Some(Box::new(UnsentData { bytes: Vec::new(), sent: 0, body: Some(body), blocked: false }));
         self.flush(socket, room, sent)
     }

@@ -54,6 +54,8 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// CPU time to burn before anything is sent, to be costly on purpose.
     pub burn: Duration,
+    /// The end of the stream follows at once: the last bytes need no packet of their own.
+    pub ends: bool,
 }
 
 impl Output {
@@ -62,6 +64,7 @@ impl Output {
         self.chunks.clear();
         self.bytes.clear();
         self.burn = Duration::ZERO;
+        self.ends = false;
     }
 }
 

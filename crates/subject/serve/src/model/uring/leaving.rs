@@ -10,8 +10,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use plimsoll_sys::descriptor;
 use plimsoll_sys::ring::{Payload, SendMode, Slot};
+use plimsoll_sys::{descriptor, net};
 
 use super::connection::{FileTransfer, Lifecycle};
 use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES};
@@ -60,7 +60,11 @@ impl<P: Service> EventLoop<'_, P> {
         }
         if connection.sends_a_file() && self.installs {
             match connection.file_transfer.as_deref_mut() {
-                Some(FileTransfer::Sendfile(_, waiting)) => {
+                Some(FileTransfer::Sendfile(socket, waiting)) => {
+                    if connection.conversation.ends() {
+                        // It fails where the connection is no more, as the next send tells.
+                        let _ = net::hold_last_packet(&*socket);
+                    }
                     let (bytes, body) = (std::mem::take(&mut connection.unsent), connection.body.take());
                     *waiting = Unsent::new(bytes, *body.expect("it is a file"));
                     return self.send_file(slot);
@@ -92,7 +96,8 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
-        self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)
+        let mode = if connection.sends_its_last() { SendMode::Last } else { SendMode::All };
+        self.ring.send(slot, Payload::Owned(bytes, 0), mode)
     }
 
     /// A connection's socket has a number in the thread's table, or cannot have one.
