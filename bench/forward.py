@@ -20,11 +20,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from forwarders import FORWARDER_CPU, bare_splice, bare_uring, ours, peers
+from forwarders import FORWARDER_CPU, bare_splice, bare_uring, build_realm, ours, peers
 from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, pinned, run_load, serving
 
 REST_CPU = 1
@@ -283,6 +283,8 @@ def enter_namespace() -> None:
             route = ["route", "replace", "local", loopback, "dev", "lo", "table", "local", "congctl", "cubic"]
             subprocess.run([ip, *route], check=True)
     elif unshare and ip and subprocess.run([unshare, "--net", "true"], check=False).returncode == 0:
+        with suppress(BenchError):  # It is told where realm is to be measured.
+            build_realm()
         again = [unshare, "--net", "--", sys.executable, *sys.argv]
         sys.exit(subprocess.run(again, env={**os.environ, INSIDE: "1"}, check=False).returncode)
     else:
