@@ -1,5 +1,6 @@
 //! What a driver answers when a service asks.
 
+use std::cell::OnceCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,6 +20,10 @@ pub(crate) struct Environment {
     /// The file that was found last, and by which path.
     found: Option<Rc<File>>,
     found_by: Vec<u8>,
+    /// It was found again since.
+    found_again: bool,
+    /// All of its bytes, once they were read for a request that found it again.
+    whole: OnceCell<Vec<u8>>,
 }
 
 /// What every connection of a loop uses in its turn.
@@ -32,7 +37,15 @@ impl Workspace {
     pub(crate) fn new(root: Option<Arc<Root>>, timed: bool) -> Workspace {
         let time = CachedTime::new(Instant::now(), SystemTime::now());
         Workspace {
-            environment: Environment { root, time, timed, found: None, found_by: Vec::new() },
+            environment: Environment {
+                root,
+                time,
+                timed,
+                found: None,
+                found_by: Vec::new(),
+                found_again: false,
+                whole: OnceCell::new(),
+            },
             output: Output::default(),
         }
     }
@@ -73,13 +86,32 @@ impl Environment {
         Rc::clone(self.found.as_ref().expect("a service sends a file that it has found"))
     }
 
+    /// All bytes of the file that was found last, if several requests of the round get it and it is
+    /// no longer than `most`: then it is read once for all of them.
+    pub(crate) fn shared_bytes(&self, most: u64) -> Option<&[u8]> {
+        let file = self.found.as_deref().filter(|file| self.found_again && file.length <= most)?;
+        if self.whole.get().is_none() {
+            let (mut bytes, length) = (Vec::new(), file.length as usize);
+            // A file that has shrunk, or cannot be read, is for each request to tell.
+            if file.read_at(&mut bytes, 0, length).ok()? == length {
+                let _ = self.whole.set(bytes);
+            }
+        }
+        self.whole.get().map(Vec::as_slice)
+    }
+
     /// Ends a round of the loop: closes the file that was opened last, once no connection sends it
     /// any more.
     ///
     /// Until then requests for its path use it: requests of one round may well get the same file,
     /// and opening it costs more than sending it.
     pub(crate) fn end_turn(&mut self) {
-        self.found = None;
+        self.forget_found();
+    }
+
+    fn forget_found(&mut self) {
+        (self.found, self.found_again) = (None, false);
+        self.whole.take();
     }
 }
 
@@ -90,9 +122,10 @@ impl ServiceContext for Environment {
 
     fn resolve(&mut self, path: &[u8]) -> Result<Found, NotFound> {
         if let Some(file) = self.found.as_ref().filter(|_| self.found_by == path) {
+            self.found_again = true;
             return Ok(Found { length: file.length, modified: file.modified });
         }
-        self.found = None;
+        self.forget_found();
         match self.root.as_ref().ok_or(NotFound::Absent)?.resolve(path) {
             Ok(file::Found::File(file)) => {
                 let found = Found { length: file.length, modified: file.modified };
@@ -121,5 +154,45 @@ pub(crate) fn burn(time: Duration) {
         while clock::thread_cpu_time() < until {
             std::hint::spin_loop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_small_file_that_several_requests_of_a_round_get_is_read_once_for_all() {
+        let folder = std::env::temp_dir().join(format!("plimsoll-shared-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        for (name, bytes) in [("small", &b"small"[..]), ("large", b"larger than six")] {
+            fs::write(folder.join(name), bytes).expect("a file can be written");
+        }
+        let root = Root::open(&folder).expect("it was made");
+        let mut environment = Workspace::new(Some(Arc::new(root)), false).environment;
+        let find = |environment: &mut Environment, path: &[u8]| environment.resolve(path).expect("it is there");
+        find(&mut environment, b"small");
+        assert_eq!(environment.shared_bytes(6), None, "it may be the only one");
+        find(&mut environment, b"small");
+        assert_eq!(environment.shared_bytes(6), Some(&b"small"[..]));
+        fs::write(folder.join("small"), b"other").expect("a file can be written");
+        assert_eq!(environment.shared_bytes(6), Some(&b"small"[..]), "it was read");
+        find(&mut environment, b"large");
+        find(&mut environment, b"large");
+        assert_eq!(environment.shared_bytes(6), None);
+        // The file that was found before it is found anew, and its bytes are its own.
+        find(&mut environment, b"small");
+        find(&mut environment, b"small");
+        assert_eq!(environment.shared_bytes(6), Some(&b"other"[..]));
+        environment.end_turn();
+        assert_eq!(environment.shared_bytes(6), None);
+        // One that has shrunk since it was found is not whole.
+        find(&mut environment, b"small");
+        find(&mut environment, b"small");
+        fs::write(folder.join("small"), b"").expect("a file can be written");
+        assert_eq!(environment.shared_bytes(6), None);
+        fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

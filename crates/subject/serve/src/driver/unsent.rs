@@ -248,9 +248,14 @@ pub(crate) fn take_body(output: &mut Output, environment: &Environment) -> io::R
         return Ok(None);
     };
     output.chunks.pop();
-    if matches!(body, Body::File { .. }) && body.left() <= SMALL_FILE {
+    if let Body::File { offset, left, .. } = body
+        && left <= SMALL_FILE
+    {
         let start = output.bytes.len();
-        body.read(&mut output.bytes, SMALL_FILE as usize)?;
+        match environment.shared_bytes(SMALL_FILE) {
+            Some(whole) => output.bytes.extend_from_slice(&whole[offset as usize..(offset + left) as usize]),
+            None => body.read(&mut output.bytes, SMALL_FILE as usize)?,
+        }
         let end = output.bytes.len();
         match output.chunks.last_mut() {
             Some(Chunk::Written(range)) if range.end == start => range.end = end,
