@@ -209,6 +209,29 @@ mod tests {
     }
 
     #[test]
+    fn accepting_pauses_where_something_has_run_out_and_not_otherwise() {
+        let pausing = [Failure::FullTable, Failure::FullMachine];
+        for failure in [Failure::Empty, Failure::Closed, Failure::FullTable, Failure::FullMachine, Failure::Connection]
+        {
+            assert_eq!(failure.pauses(), pausing.contains(&failure), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_listener_that_fails_has_had_its_turn() {
+        let mut turns = Turns::default();
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            let outcome = turns.accept(2, |listener| -> io::Result<()> {
+                tried.push(listener);
+                Err(io::Error::from_raw_os_error(24))
+            });
+            assert_eq!(outcome.expect_err("the table is full").raw_os_error(), Some(24));
+        }
+        assert_eq!(tried, [0, 1, 0]);
+    }
+
+    #[test]
     fn each_listener_has_its_turn_however_many_wait_at_another() {
         let (mut turns, mut waiting) = (Turns::default(), [3, 0, 2]);
         let mut accept = || {
@@ -246,8 +269,10 @@ mod tests {
         let mut pause = Pause::default();
         pause.end_soon(start);
         assert!(!pause.is_on() && !pause.ends(start));
+        assert_eq!(pause.until(), None);
         pause.begin(start);
         assert!(!pause.ends(start) && pause.is_on());
+        assert_eq!(pause.until(), Some(start + PAUSE));
         assert!(pause.ends(start + PAUSE) && !pause.is_on());
         pause.begin(start);
         pause.end_soon(start);
