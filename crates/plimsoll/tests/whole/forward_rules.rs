@@ -3,9 +3,10 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::forwarder::{Folder, Forwarder, Noise, accept, echo, exchange, listener, until};
+use crate::support::forwarder::{Folder, Forwarder, Noise, PATIENCE, accept, echo, exchange, listener, until};
 use crate::support::ruled::{Ruled, connect_from, is_cut_off};
 use crate::support::running::queued_at;
 
@@ -83,6 +84,42 @@ fn a_rules_bandwidth_holds_for_all_its_connections_together() {
     assert!(begun.elapsed().as_secs_f64() >= least, "{:?} for at least {least} s", begun.elapsed());
     let summary = ruled.forwarder.stop();
     assert_eq!(summary["bytes_up"], 3 * BYTES);
+}
+
+#[test]
+fn each_connection_has_its_part_of_its_rules_bandwidth() {
+    const CLIENTS: usize = 5;
+    // What each is to move: by then each has waited a dozen times.
+    const ENOUGH: usize = 12 * 64 * 1024;
+    let (server, address) = listener();
+    for workers in ["1", "2"] {
+        let settings = "limit = { bandwidth = \"8MB/s\" }";
+        let ruled = Ruled::with(&["--workers", workers, "--accept", "handoff"], &[address], settings);
+        let moved: Vec<AtomicUsize> = (0..CLIENTS).map(|_| AtomicUsize::new(0)).collect();
+        let has_enough = |count: &AtomicUsize| count.load(Ordering::Relaxed) >= ENOUGH;
+        std::thread::scope(|scope| {
+            for moved in &moved {
+                let (mut client, mut served) = (ruled.connect(), accept(&server));
+                scope.spawn(move || while client.write_all(&[7; 64 * 1024]).is_ok() {});
+                scope.spawn(move || {
+                    let mut buffer = vec![0; 64 * 1024];
+                    while let Ok(length @ 1..) = served.read(&mut buffer) {
+                        moved.fetch_add(length, Ordering::Relaxed);
+                    }
+                });
+            }
+            let begun = Instant::now();
+            until("each has enough, or one has that of all", || {
+                let all: usize = moved.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+                moved.iter().all(has_enough) || all > 3 * CLIENTS * ENOUGH || begun.elapsed() > PATIENCE / 2
+            });
+            // Those that write and read are waited for.
+            ruled.forwarder.signal("TERM");
+            ruled.forwarder.signal("TERM");
+        });
+        assert!(moved.iter().all(has_enough), "{workers} workers: {moved:?}");
+        ruled.forwarder.wait();
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! nothing may be.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use plimsoll_sys::pipe::Pipe;
@@ -36,6 +37,8 @@ pub(crate) struct Pool {
     pub(crate) pipes_shrunk: u64,
     /// Times that a direction was copied as no pipe could be had.
     pub(crate) pipes_missed: u64,
+    /// Which direction began last to wait for its rule's bandwidth.
+    last_wait: NonZeroU32,
 }
 
 impl Pool {
@@ -50,7 +53,20 @@ impl Pool {
             most_pipes,
             pipes_shrunk: 0,
             pipes_missed: 0,
+            last_wait: NonZeroU32::MIN,
         }
+    }
+
+    /// A number for a direction that begins to wait for its rule's bandwidth.
+    pub(crate) fn next_wait(&mut self) -> NonZeroU32 {
+        // There are far fewer directions than numbers, so that those that wait have different ones.
+        self.last_wait = self.last_wait.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.last_wait
+    }
+
+    /// How many have begun to wait since the one with this number.
+    pub(crate) fn waits_since(&self, wait: NonZeroU32) -> u32 {
+        self.last_wait.get().wrapping_sub(wait.get())
     }
 
     /// A buffer that begins with what is at a place of the outbox, and how many bytes that are.

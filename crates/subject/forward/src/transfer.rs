@@ -146,6 +146,13 @@ impl Transfer<'_> {
                 }
             }
         };
+        self.channel.wait = match outcome {
+            // Those that have waited longer come first, so that all have their part.
+            TransferOutcome::Metered(_) => {
+                Some(self.channel.wait.filter(|_| moved == 0).unwrap_or_else(|| pool.next_wait()))
+            }
+            TransferOutcome::Waits | TransferOutcome::Yields => None,
+        };
         if self.direction().is_over() {
             self.channel.clear(pool);
         } else if self.channel.spliced && moved > 0 {

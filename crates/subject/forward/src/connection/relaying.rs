@@ -58,6 +58,13 @@ impl Connection {
         }
     }
 
+    /// How many directions have begun to wait for their rule's bandwidth since one of this
+    /// connection did.
+    pub(crate) fn waits_since(&self, pool: &Pool) -> u32 {
+        let waits = [&self.up, &self.down].into_iter().filter_map(|channel| channel.wait);
+        waits.map(|wait| pool.waits_since(wait)).max().unwrap_or(0)
+    }
+
     /// Takes note of what has moved since the relay was `before`.
     fn note_progress(&mut self, before: &Relay, now: Instant) {
         if self.relay.progress() != before.progress() {

@@ -86,6 +86,7 @@ pub(crate) fn run(handle: &LoopHandle, shared: &Shared) -> io::Result<Totals> {
         most_pipes,
         ready_list: ReadyList::default(),
         delayed: Delayed::new(Instant::now()),
+        resumed: Vec::new(),
         listening: false,
         full: false,
         lacks_listeners: false,
@@ -133,6 +134,8 @@ struct EventLoop<'a> {
     most_pipes: usize,
     ready_list: ReadyList,
     delayed: Delayed,
+    /// Connections whose wait for their rule's bandwidth is over.
+    resumed: Vec<Key>,
     listening: bool,
     full: bool,
     /// There was no room in the table for listeners that were sent.
@@ -167,6 +170,7 @@ impl EventLoop<'_> {
             while let Some(key) = self.wheel.next_due(self.now) {
                 self.timed(key);
             }
+            self.list_resumed();
             // What events brought goes out before any bulk is moved.
             self.send();
             self.take_listed_turns();
@@ -287,7 +291,7 @@ impl EventLoop<'_> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if raw & SERVER != 0 {
             connection.resumes(self.now);
-            return self.list(key);
+            return self.resumed.push(key);
         }
         connection.timer.fired();
         match &connection.state {

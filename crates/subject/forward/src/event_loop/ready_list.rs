@@ -63,6 +63,16 @@ impl EventLoop<'_> {
         }
     }
 
+    /// Adds those to the ready list whose wait for their rule's bandwidth is over. The first to read
+    /// uses it up, and the others wait on: so who has waited longest comes first.
+    pub(super) fn list_resumed(&mut self) {
+        let mut resumed = std::mem::take(&mut self.resumed);
+        let waits_since = |key: &Key| self.connections.get(*key).map_or(0, |found| found.waits_since(&self.pool));
+        resumed.sort_by_cached_key(|key| std::cmp::Reverse(waits_since(key)));
+        resumed.drain(..).for_each(|key| self.list(key));
+        self.resumed = resumed;
+    }
+
     /// Gives connections of the ready list their turns.
     pub(super) fn take_listed_turns(&mut self) {
         if self.ready_list.is_empty() {

@@ -2,6 +2,7 @@
 //! from which small messages of all connections go out together; in a buffer, where the sink did
 //! not take it; or in a pipe. A channel that holds no byte holds no buffer and no pipe.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use plimsoll_sys::pipe::Pipe;
@@ -43,6 +44,8 @@ pub(crate) struct Channel {
     pub(super) spliced: bool,
     /// While copying, full reads in a row; while splicing, turns in a row that brought little.
     pub(super) streak: u8,
+    /// While it waits for its rule's bandwidth, its number among those that do (`pool.rs`).
+    pub(crate) wait: Option<NonZeroU32>,
 }
 
 impl Channel {
