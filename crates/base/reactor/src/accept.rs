@@ -115,7 +115,12 @@ pub struct Pause(Option<Instant>);
 impl Pause {
     /// Accepts nothing for a moment.
     pub fn begin(&mut self, now: Instant) {
-        self.0 = Some(now + PAUSE);
+        self.begin_for(PAUSE, now);
+    }
+
+    /// Accepts nothing for so long.
+    pub fn begin_for(&mut self, time: Duration, now: Instant) {
+        self.0 = Some(now + time);
     }
 
     /// Something was given back: the pause, if there is one, is over at the next look.

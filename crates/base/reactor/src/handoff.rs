@@ -15,13 +15,17 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_sys::poll::Place;
 use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::{descriptor, passing};
 
 use crate::accept::Pause;
+
+/// After this a connection is offered again for which the machine had no message: a pair that has
+/// room does not report when there is one.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A worker's side: what is known of the connections on their way to it, in order, and how many it
 /// has.
@@ -104,14 +108,14 @@ impl<T> Dispatcher<T> {
         self.queues.iter().map(|queue| queue.waiting().len()).sum()
     }
 
-    /// What to wait for: what connections come from, or where one is in hand, a worker that can
-    /// take it.
+    /// What to wait for, but for a pause: what connections come from, or where one is in hand, a
+    /// worker that can take it.
     pub fn places(&self, listeners: impl IntoIterator<Item = RawFd>) -> Vec<Place> {
         let place = |interest| move |descriptor| Place::new(descriptor, interest);
         match (&self.in_hand, self.pause.until()) {
-            (Some(_), _) => self.ends.iter().map(AsRawFd::as_raw_fd).map(place(Interest::WRITE)).collect(),
+            (_, Some(_)) => Vec::new(),
+            (Some(_), None) => self.ends.iter().map(AsRawFd::as_raw_fd).map(place(Interest::WRITE)).collect(),
             (None, None) => listeners.into_iter().map(place(Interest::READ)).collect(),
-            (None, Some(_)) => Vec::new(),
         }
     }
 
@@ -127,15 +131,15 @@ impl<T> Dispatcher<T> {
             return Ok(false);
         }
         if let Some((socket, known)) = self.in_hand.take() {
-            self.dispatch(socket, known)?;
+            self.dispatch(socket, known, now)?;
         }
         Ok(self.in_hand.is_none())
     }
 
     /// Hands a connection, and what is known of it, to the worker with the fewest that takes it;
     /// where none does it stays in hand. An error is its end.
-    pub fn dispatch(&mut self, socket: OwnedFd, mut known: T) -> io::Result<()> {
-        let mut refused = 0_u64;
+    pub fn dispatch(&mut self, socket: OwnedFd, mut known: T, now: Instant) -> io::Result<()> {
+        let (mut refused, mut is_short) = (0_u64, false);
         let load = |worker: &usize| self.queues[*worker].load.load(Ordering::Relaxed);
         // A bit a worker that has refused: past 64 of them, those are not asked after the first
         // has.
@@ -155,9 +159,13 @@ impl<T> Dispatcher<T> {
             if !is_full(&error) {
                 return Err(error);
             }
+            is_short |= error.kind() != io::ErrorKind::WouldBlock;
             refused |= 1 << worker.min(63);
         }
         self.in_hand = Some((socket, known));
+        if is_short {
+            self.pause.begin_for(RETRY, now);
+        }
         Ok(())
     }
 
@@ -202,7 +210,7 @@ mod tests {
                 match party {
                     0 => {
                         let (_, far) = UnixStream::pair().expect("a pair of sockets");
-                        dispatcher.dispatch(far.into(), handed).expect("the pair is whole");
+                        dispatcher.dispatch(far.into(), handed, Instant::now()).expect("the pair is whole");
                         handed += 1;
                     }
                     1 => taken.extend(queues[0].take(&ends[0]).ok().map(|(_, number)| number)),
@@ -244,7 +252,7 @@ mod tests {
                 take_all(&mut seen);
                 assert!(dispatcher.is_free(Instant::now()).expect("no pair is broken"), "somebody has room again");
             }
-            dispatcher.dispatch(far.into(), number).expect("no pair is broken");
+            dispatcher.dispatch(far.into(), number, Instant::now()).expect("no pair is broken");
         }
         assert!(in_hand, "a bound that {COUNT} connections do not reach");
         take_all(&mut seen);

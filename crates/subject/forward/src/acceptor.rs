@@ -239,7 +239,7 @@ impl Acceptor {
             match net::accept_prepared(&listener.sockets[0]) {
                 Ok((socket, address)) => {
                     self.turns.had(listener.number);
-                    if let Err(error) = self.dealer.dispatch(socket, (address, Arc::clone(&listener.route))) {
+                    if let Err(error) = self.dealer.dispatch(socket, (address, Arc::clone(&listener.route)), now) {
                         shared.limit.release();
                         self.totals.count_error(&error);
                     }

@@ -76,7 +76,7 @@ impl Handoff {
             let accept = |listener: usize| net::accept(&listeners[listener], net::Mode::Nonblocking);
             match accept_within_limit(state, || turns.accept(listeners.len(), accept)) {
                 Accepted::Connection(socket, peer) => {
-                    if let Err(error) = self.dispatcher.dispatch(socket, peer) {
+                    if let Err(error) = self.dispatcher.dispatch(socket, peer, now) {
                         self.lost(&error, state);
                     }
                 }
