@@ -120,7 +120,8 @@ fn follow(former: Vec<Probe>, routes: &Routes, now: Instant) -> Vec<Probe> {
                     server.down.store(false, Ordering::Relaxed);
                     (Health::default(), now, None)
                 },
-                |known| (known.health, known.due, known.asked),
+                // A table that checks more often does so at once.
+                |known| (known.health, known.due.min(now + check.every), known.asked),
             );
             probes.push(Probe { server: Arc::clone(server), source, check, listen, health, due, asked });
         }
@@ -193,6 +194,38 @@ fn outcome(socket: &OwnedFd, until: Instant, now: Instant) -> Option<io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Names;
+    use crate::route::Route;
+    use crate::table::toml;
+
+    #[test]
+    fn a_table_that_checks_more_often_has_its_first_check_when_it_says_and_no_former_one_later() {
+        let routes = |every: &str| -> Routes {
+            let rule = "[forward.\"127.0.0.1:1\"]\nto = \"192.0.2.1:1\"";
+            let table = toml::read(&format!("{rule}\ncheck = {{ every = \"{every}\" }}\n")).expect("a table");
+            let route = Route::new(&table.rules[0], &Names::of_the_machine(), Instant::now());
+            Routes::from([(1, Arc::new(route))])
+        };
+        let succeeded = |former: &Routes, every| -> Routes {
+            let next = routes(every);
+            next.into_iter()
+                .map(|(number, route)| {
+                    let mut route = Arc::into_inner(route).expect("nobody else has it");
+                    route.succeed(&former[&number], Instant::now());
+                    (number, Arc::new(route))
+                })
+                .collect()
+        };
+        let (start, hour) = (Instant::now(), Duration::from_secs(3600));
+        let rarely = routes("1h");
+        let mut probes = follow(Vec::new(), &rarely, start);
+        assert_eq!(probes[0].due, start, "the first one is at once");
+        probes[0].due = start + hour;
+        let probes = follow(probes, &succeeded(&rarely, "2h"), start);
+        assert_eq!(probes[0].due, start + hour);
+        let probes = follow(probes, &succeeded(&rarely, "2s"), start);
+        assert_eq!(probes[0].due, start + Duration::from_secs(2));
+    }
 
     #[test]
     fn a_server_falls_and_rises_after_as_many_in_a_row_as_the_rule_says() {

@@ -28,8 +28,8 @@ pub struct Source {
     pub watch: Option<FileWatch>,
 }
 
-/// Where no rule has a name, this often it is looked whether one has come.
-const NO_NAMES: Duration = Duration::from_secs(1);
+/// How often it is looked at the latest whether names are due: a new table may want that sooner.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The routes of a table, and messages about it.
 pub(crate) fn routes(table: &Table, names: &Names) -> Result<(Vec<Route>, Vec<String>), String> {
@@ -211,20 +211,32 @@ pub(crate) fn resolve_again(shared: &Arc<Shared>) -> std::io::Result<SyncSender<
     std::thread::Builder::new().name("names".to_owned()).spawn(move || {
         // Nothing of the coordinator's is used here. Where a table cannot be had, that one does.
         let _ = descriptor::unshare_table_keeping(&[]);
-        let mut every = NO_NAMES;
-        while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        let (mut renewed, mut look_in) = (Instant::now(), Duration::ZERO);
+        while ended.recv_timeout(look_in) == Err(RecvTimeoutError::Timeout) {
             let Some((names, routes)) = shared.upgrade().map(|shared| (Arc::clone(&shared.names), shared.routes()))
             else {
                 return;
             };
+            look_in = until_renewal(&routes, renewed.elapsed());
+            if !look_in.is_zero() {
+                look_in = look_in.min(LOOK_EVERY);
+                continue;
+            }
             let refused = renew(&names, &routes, Instant::now());
+            renewed = Instant::now();
             let Some(shared) = shared.upgrade() else { return };
             refused.iter().for_each(|sentence| shared.failures.report(sentence, Instant::now()));
-            let named = routes.values().filter(|route| route.names().next().is_some());
-            every = named.map(|route| route.rule.limits.resolve).min().unwrap_or(NO_NAMES);
         }
     })?;
     Ok(end)
+}
+
+/// How long until names are to be resolved again that were resolved `since` then; without names the
+/// next look.
+fn until_renewal(routes: &Routes, since: Duration) -> Duration {
+    let named = routes.values().filter(|route| route.names().next().is_some());
+    let every = named.map(|route| route.rule.limits.resolve).min();
+    every.map_or(LOOK_EVERY, |every| every.saturating_sub(since))
 }
 
 /// Asks for the addresses of all names anew, and says of which they are not taken: they would lead
@@ -303,6 +315,22 @@ mod tests {
             assert_eq!(said.len(), refused, "{said:?}");
             assert_eq!(servers(&routes[&1]), [leads_to]);
         }
+    }
+
+    #[test]
+    fn names_are_resolved_as_often_as_the_present_table_wants_it() {
+        let routes = |every: &str| -> Routes {
+            let rule = "[forward]\n\"127.0.0.1:1\" = \"server.example:1\"";
+            let table = toml::read(&format!("[defaults]\nresolve_every = \"{every}\"\n{rule}\n")).expect("a table");
+            let route = Route::new(&table.rules[0], &Names::of_the_machine(), Instant::now());
+            Routes::from([(1, Arc::new(route))])
+        };
+        let seconds = Duration::from_secs;
+        assert_eq!(until_renewal(&routes("1h"), seconds(60)), seconds(3540));
+        // A reload has come.
+        assert_eq!(until_renewal(&routes("90s"), seconds(60)), seconds(30));
+        assert_eq!(until_renewal(&routes("30s"), seconds(60)), Duration::ZERO);
+        assert_eq!(until_renewal(&Routes::new(), seconds(60)), LOOK_EVERY);
     }
 
     #[test]
