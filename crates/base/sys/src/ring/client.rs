@@ -109,6 +109,36 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_took_of_a_send_that_waits_is_told_when_all_requests_end() {
+        const LENGTH: usize = 64 << 20;
+        for is_reset in [false, true] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+            let mut ring = Ring::new(SIZES).expect("a ring");
+            let (slot, outcome) = connect(&mut ring, 3, listener.local_addr().expect("it is bound"));
+            outcome.expect("somebody listens");
+            let (mut peer, _) = listener.accept().expect("a connection");
+            ring.send(slot, Payload::Owned(vec![7; LENGTH], 0), SendMode::All).expect("it is handed in");
+            // The peer takes a part, and no more than that.
+            ring.submit().expect("it is handed in");
+            if is_reset {
+                ring.reset(slot).expect("it is handed in");
+            }
+            let mut taken = 0;
+            ring.end_all(|at, count| {
+                assert_eq!(at, slot);
+                taken += count;
+            })
+            .expect("all requests end");
+            drop(ring);
+            assert!(taken > 0 && taken < LENGTH, "{taken}");
+            let mut read = Vec::new();
+            let end = peer.read_to_end(&mut read).map_err(|error| error.kind());
+            let expected = if is_reset { Err(io::ErrorKind::ConnectionReset) } else { Ok(taken) };
+            assert_eq!(end, expected);
+        }
+    }
+
+    #[test]
     fn a_refused_connect_says_so() {
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr());
         let mut ring = Ring::new(SIZES).expect("a ring");

@@ -246,7 +246,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // No memory may be freed while the kernel could still use it.
-        let ended = self.end_all();
+        let ended = self.end_all(|_, _| {});
         let _ = self.uring.submitter().unregister_buf_ring(GROUP);
         if ended.is_err() {
             self.pool.leak();
@@ -259,17 +259,25 @@ impl Drop for Ring {
 }
 
 impl Ring {
-    fn take_back(&mut self, completion: Completion) {
+    fn take_back(&mut self, completion: Completion, sent: &mut impl FnMut(Slot, usize)) {
         match completion {
-            Completion::Received { outcome: Ok(Some(buffer)), .. }
-            | Completion::Sent { payload: Payload::Received(buffer, _), .. } => self.pool.recycle(buffer),
+            Completion::Received { outcome: Ok(Some(buffer)), .. } => self.pool.recycle(buffer),
+            Completion::Sent { slot, outcome, payload } => {
+                if let Ok(count) = outcome {
+                    sent(slot, count);
+                }
+                if let Payload::Received(buffer, _) = payload {
+                    self.pool.recycle(buffer);
+                }
+            }
             _ => {}
         }
     }
 
-    /// Cancels every request and waits until each has ended. Buffers come back to the pool; nothing
-    /// else that still completes is reported.
-    pub fn end_all(&mut self) -> io::Result<()> {
+    /// Cancels every request and waits until each has ended. Buffers come back to the pool, and
+    /// `sent` gets how many bytes of a payload the kernel took; nothing else that still completes
+    /// is reported.
+    pub fn end_all(&mut self, mut sent: impl FnMut(Slot, usize)) -> io::Result<()> {
         self.submit()?;
         match self.uring.submitter().register_sync_cancel(None, CancelBuilder::any().all()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -278,7 +286,7 @@ impl Ring {
         // Bounded: requests that cannot be cancelled (a close on its way) complete at once.
         for _ in 0..1000 {
             while let Some(completion) = self.next_completion() {
-                self.take_back(completion);
+                self.take_back(completion, &mut sent);
             }
             if self.outstanding == 0 {
                 return Ok(());

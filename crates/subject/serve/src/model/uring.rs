@@ -176,21 +176,27 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Ends every connection at once. One whose output is not all in the kernel is reset.
     fn stop(&mut self) -> io::Result<()> {
-        for connection in self.connections.drain() {
-            if connection.is_cut_short() {
-                self.ring.reset(connection.slot)?;
-            }
-            connection.limit.cancel(&mut self.wheel);
-            self.state.closed(connection.peer, &connection.conversation.counts, &mut self.totals);
-            self.intake.source().left();
-        }
         // Each has taken its place before.
         for _ in 0..self.ring.adoptions_waiting() {
             self.state.release();
             self.intake.source().left();
         }
+        let EventLoop { ring, connections, .. } = self;
+        let resets = connections.values().filter(|connection| connection.is_cut_short());
+        let reset = resets.map(|connection| connection.slot).try_for_each(|slot| ring.reset(slot));
+        // Of what a send that waits was to take the kernel may have taken a part.
+        let ended = ring.end_all(|slot, sent| {
+            if let Some(connection) = connections.get_mut(slot.index()) {
+                connection.conversation.counts.bytes_sent += sent as u64;
+            }
+        });
+        for connection in self.connections.drain() {
+            connection.limit.cancel(&mut self.wheel);
+            self.state.closed(connection.peer, &connection.conversation.counts, &mut self.totals);
+            self.intake.source().left();
+        }
         self.open = 0;
-        self.ring.end_all()?;
+        reset.and(ended)?;
         self.watched.fill(false);
         self.watches_wake = false;
         Ok(())
