@@ -109,8 +109,10 @@ fn converse<P: Service>(
                 conversation.discard(Instant::now(), draining);
             }
         }
-        // What has arrived is there: the read waits for nothing else.
-        let at_once = draining && conversation.state == ConversationState::Receiving;
+        // What has arrived is there: the read waits for nothing else. A peer whose bytes come one by
+        // one, each before a wait ends, has no more time than another.
+        let overdue = conversation.is_overdue(workspace.environment.now());
+        let at_once = (draining || overdue) && conversation.state == ConversationState::Receiving;
         let read = if at_once {
             net::read_at_once(socket, &mut input)
         } else {
@@ -135,7 +137,7 @@ fn converse<P: Service>(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if conversation.state == ConversationState::Discarding {
                     look_when_due(socket, conversation, draining)?;
-                } else if at_once {
+                } else if at_once && draining {
                     conversation.nothing_arrives();
                 } else if phase() != now_in {
                     in_place = None;
