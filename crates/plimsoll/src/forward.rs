@@ -131,14 +131,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         let path = (path != Path::new("stdout")).then(|| path.clone());
         LogTarget { path, format }
     });
-    let to_stdout = connection_log.as_ref().or(table.log.as_ref()).filter(|log| log.path.is_none());
-    if arguments.output.json && to_stdout.is_some_and(|log| log.format == LogFormat::Csv) {
-        return Err(anyhow!(Usage(
-            "--json prints nothing but JSON, and this log is CSV on standard output; log to a file, or with format = \
-             \"json\""
-                .to_owned()
-        )));
-    }
+    let json = arguments.output.json;
+    check_output(json, connection_log.as_ref().or(table.log.as_ref())).map_err(|why| anyhow!(Usage(why)))?;
     if arguments.transfer_log.is_some() {
         note("splice is off, as the transfer log has a row for each read");
     }
@@ -157,7 +151,13 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (admin, pid) = (forwarder.admin_address(), std::process::id());
     let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, admin, pid };
     arguments.output.print(&ready, || ready.sentence());
-    let source = file.map(|path| Source { watch, read: Box::new(move || read_file(&path, toml)) });
+    let has_own_log = arguments.log.is_some();
+    let read_again = move |path: &Path| {
+        let table = read_file(path, toml)?;
+        check_output(json, table.log.as_ref().filter(|_| !has_own_log))?;
+        Ok(table)
+    };
+    let source = file.map(|path| Source { watch, read: Box::new(move || read_again(&path)) });
     // The service manager has started the former process.
     notify(&if forwarder.takes_over() { format!("READY=1\nMAINPID={pid}") } else { "READY=1".to_owned() });
     let totals = forwarder.run(&signals, source, &|| notify("STOPPING=1"))?;
@@ -177,6 +177,17 @@ fn workers(arguments: &Arguments) -> anyhow::Result<(usize, Strategy)> {
         Some(Strategy::Handoff) => Ok((workers, Strategy::Handoff)),
         _ if workers == 1 => Ok((1, Strategy::Single)),
         accept => Ok((workers, accept.unwrap_or(Strategy::Exclusive))),
+    }
+}
+
+/// Refuses a log that would come between the lines of `--json`.
+fn check_output(json: bool, log: Option<&LogTarget>) -> Result<(), String> {
+    match log {
+        Some(LogTarget { path: None, format: LogFormat::Csv }) if json => {
+            let why = "--json prints nothing but JSON, and this log is CSV on standard output";
+            Err(format!("{why}; log to a file, or with format = \"json\""))
+        }
+        _ => Ok(()),
     }
 }
 

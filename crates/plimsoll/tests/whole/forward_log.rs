@@ -128,6 +128,20 @@ fn where_the_log_goes_may_change_with_the_table() {
 }
 
 #[test]
+fn a_reload_puts_no_csv_between_the_lines_of_json() {
+    let (folder, server) = (Folder::new(), echo());
+    let table = |log: &str| format!("{log}[forward]\n\"127.0.0.1:0\" = \"{server}\"\n");
+    let config = folder.write("forward.toml", &table(""));
+    let mut forwarder = Forwarder::start(&["--config", &config, "--workers", "1"]);
+    folder.replace("forward.toml", &table("[log]\nconnections = \"stdout\"\n"));
+    forwarder.signal("HUP");
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains("the table is refused") && sentence.contains("nothing but JSON"), "{sentence}");
+    exchange(&mut forwarder.connect());
+    assert_eq!(forwarder.stop()["reloads_refused"], 1);
+}
+
+#[test]
 fn a_fifo_that_nobody_reads_is_no_log() {
     let folder = Folder::new();
     let fifo = text_of(&folder.path("log.fifo"));
