@@ -44,6 +44,28 @@ pub fn is_ready(descriptor: impl AsFd, interest: Interest) -> io::Result<bool> {
     Ok(wait(&mut places, Some(Duration::ZERO))? > 0)
 }
 
+/// After this a wait is made again for which the kernel had no memory.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Waits as [`wait`] does. Where the kernel has no memory for that (ENOMEM, poll(2), select(2)), no
+/// place is ready, and the error is returned a moment later: the caller goes on, and waits anew.
+pub fn wait_or_retry(places: &mut [Place], timeout: Option<Duration>) -> io::Result<Option<io::Error>> {
+    match wait(places, timeout) {
+        Ok(_) => Ok(None),
+        Err(error) => retry_later(error).map(Some),
+    }
+}
+
+/// Lets a moment pass where an error of a wait says that the kernel had no memory for it, and
+/// returns the error; any other is an error still.
+pub fn retry_later(error: io::Error) -> io::Result<io::Error> {
+    if error.raw_os_error() != Some(libc::ENOMEM) {
+        return Err(error);
+    }
+    std::thread::sleep(RETRY);
+    Ok(error)
+}
+
 /// Waits until a place is ready or the time is over, and returns how many are ready. A signal ends
 /// the wait with none.
 pub fn wait(places: &mut [Place], timeout: Option<Duration>) -> io::Result<usize> {

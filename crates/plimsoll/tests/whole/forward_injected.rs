@@ -106,6 +106,39 @@ fn too_many_descriptors_on_their_way_or_no_memory_are_waited_for_and_stop_nothin
 }
 
 #[test]
+fn an_acceptor_that_can_hand_nothing_over_waits_for_a_moment_each_time() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    // The coordinator sends the worker its socket, and then connections.
+    let forwarder = injected("sendmsg", "ETOOMANYREFS", "3+", &[&mapping, "--accept", "handoff", "--workers", "1"]);
+    exchange(&mut forwarder.connect());
+    let _waits = forwarder.connect();
+    until("waiting costs next to no CPU", || forwarder.is_quiet());
+    forwarder.signal("TERM");
+    forwarder.signal("TERM");
+    let (status, summary, said) = forwarder.wait();
+    assert_eq!((status.code(), &summary["connections"]), (Some(0), &Value::from(1)), "{said}");
+}
+
+#[test]
+fn a_wait_for_which_the_kernel_has_no_memory_is_made_again() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff"] {
+        let mut forwarder = injected("ppoll", "ENOMEM", "1..5", &[&mapping, "--accept", accept, "--workers", "1"]);
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("Cannot allocate memory"), "{sentence}");
+        exchange(&mut forwarder.connect());
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 1}), "{accept}: {summary}");
+    }
+}
+
+#[test]
 fn a_process_that_asks_to_take_over_where_no_descriptor_is_left_costs_no_cpu() {
     if !may_trace() {
         return;

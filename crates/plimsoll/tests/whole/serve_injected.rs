@@ -4,7 +4,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::Command;
 
-use crate::support::server::{Folder, Server, assert_echoes, command, for_every_model, may_trace};
+use crate::support::server::{Folder, Server, assert_echoes, command, for_every_model, may_trace, until};
 
 for_every_model!(
     an_injected_error_ends_one_connection_at_most,
@@ -18,10 +18,10 @@ fn injections(model: &str) -> Vec<(&'static str, &'static [&'static str])> {
     const BYTES: [(&str, &[&str]); 2] =
         [("recvfrom", &["ECONNRESET", "ETIMEDOUT", "ENOMEM", "EINTR"]), ("sendto", &["EPIPE", "ENOBUFS", "EINTR"])];
     let own: &[(&str, &[&str])] = match model {
-        "threads" => &[("?clone,?clone3", &["EAGAIN"])],
-        "fork" => &[("?clone,?clone3", &["EAGAIN"]), ("wait4", &["EINTR"])],
-        "select" => &[("?select,pselect6", &["EINTR"])],
-        "poll" => &[("?poll,ppoll", &["EINTR"])],
+        "threads" => &[("?clone,?clone3", &["EAGAIN"]), ("?poll,ppoll", &["EINTR", "ENOMEM"])],
+        "fork" => &[("?clone,?clone3", &["EAGAIN"]), ("wait4", &["EINTR"]), ("?poll,ppoll", &["EINTR", "ENOMEM"])],
+        "select" => &[("?select,pselect6", &["EINTR", "ENOMEM"])],
+        "poll" => &[("?poll,ppoll", &["EINTR", "ENOMEM"])],
         "uring" => return vec![("io_uring_enter", &["EINTR", "EAGAIN", "EBUSY"])],
         _ => &[("?epoll_wait,?epoll_pwait,?epoll_pwait2", &["EINTR"]), ("epoll_ctl", &["ENOMEM"])],
     };
@@ -34,9 +34,14 @@ fn an_injected_error_ends_one_connection_at_most(model: &str) {
     }
     for (call, errors) in injections(model) {
         for error in errors {
-            // The wake-up is the first descriptor that is added to epoll, and the listener the
-            // second: no loop can do without them.
-            let first = if call == "epoll_ctl" { 3 } else { 2 };
+            let first = match (call, *error) {
+                // The wake-up is the first descriptor that is added to epoll, and the listener the
+                // second: no loop can do without them.
+                ("epoll_ctl", _) => 3,
+                // The second call asks a listener whether a connection waits there.
+                ("?poll,ppoll", "ENOMEM") => 1,
+                _ => 2,
+            };
             let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}:when={first}"));
             let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
             let workers: &[&str] = if matches!(model, "threads" | "fork") { &[] } else { &["--workers", "1"] };
@@ -96,6 +101,22 @@ fn a_listener_that_epoll_has_no_room_for_is_waited_for_a_moment_later() {
         drop(second);
         let summary = server.stop();
         assert!(summary["errors"][error.to_lowercase()].as_u64() > Some(0), "{model} {error} {number}: {summary}");
+    }
+}
+
+#[test]
+fn an_acceptor_that_can_hand_nothing_over_waits_for_a_moment_each_time() {
+    if !may_trace() {
+        return;
+    }
+    for error in ["ETOOMANYREFS", "ENOBUFS"] {
+        let inject = format!("inject=sendmsg:error={error}:when=2+");
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=sendmsg", "-e", &inject];
+        let server = Server::under(&strace, "echo", "epoll", &["--accept", "handoff", "--workers", "1"]);
+        assert_echoes(&mut server.connect(), b"hello");
+        let _waits = server.connect();
+        until("waiting costs next to no CPU", || server.is_quiet());
+        server.stop();
     }
 }
 

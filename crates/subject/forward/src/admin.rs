@@ -74,7 +74,7 @@ impl Admin {
 fn receive(mailbox: &OwnedFd) -> io::Result<TcpListener> {
     let mut sockets = Vec::new();
     loop {
-        poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::READ)], None)?;
+        poll::wait_or_retry(&mut [Place::new(mailbox.as_raw_fd(), Interest::READ)], None)?;
         match passing::receive(mailbox, &mut [0], &mut sockets) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             outcome => {

@@ -182,7 +182,10 @@ impl Coordinator {
                 timeout = Some(timeout.map_or(LOOK_EVERY, |timeout| timeout.min(LOOK_EVERY)));
             }
         }
-        poll::wait(&mut places, timeout)?;
+        if let Some(error) = poll::wait_or_retry(&mut places, timeout)? {
+            let what = format!("signals and requests wait a moment: {error}");
+            self.shared.failures.report(&what, Instant::now());
+        }
         Ok(())
     }
 
@@ -385,12 +388,12 @@ fn send(mailbox: BorrowedFd<'_>, message: &Message, sockets: &[BorrowedFd<'_>]) 
     loop {
         match passing::send(mailbox, &message.to_bytes(), sockets) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll::wait(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
+                poll::wait_or_retry(&mut [Place::new(mailbox.as_raw_fd(), Interest::WRITE)], None)?;
             }
             // As many descriptors of this user are on their way as may be (unix(7)), and tables
             // take them meanwhile; or there is no memory for the message.
             Err(error) if descriptor::is_too_many_passed(&error) || descriptor::is_exhaustion(&error) => {
-                poll::wait(&mut [], Some(PASSING_RETRY))?;
+                poll::wait_or_retry(&mut [], Some(PASSING_RETRY))?;
             }
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             outcome => return outcome,

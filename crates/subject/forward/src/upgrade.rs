@@ -201,7 +201,7 @@ fn wait_until<T>(socket: &OwnedFd, interest: Interest, mut attempt: impl FnMut()
                 if left.is_zero() {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not answer"));
                 }
-                poll::wait(&mut [Place::new(socket.as_fd().as_raw_fd(), interest)], Some(left))?;
+                poll::wait_or_retry(&mut [Place::new(socket.as_fd().as_raw_fd(), interest)], Some(left))?;
             }
             outcome => return outcome,
         }

@@ -78,7 +78,10 @@ pub(crate) fn run<S: Spawner>(
         if !acceptor.pause.is_on() {
             places.extend(acceptor.listeners.iter().map(|listener| place(listener.as_fd())));
         }
-        poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(error) = poll::wait_or_retry(&mut places, timeout)? {
+            acceptor.totals.count_io_error(&error);
+        }
         let mut steps = Vec::new();
         while let Some(signal) = signals.next() {
             match signal {

@@ -73,12 +73,17 @@ impl Coordinator<'_> {
             Strategy::Handoff => {}
             _ => source.iter().flatten().for_each(net::stop_listening),
         };
-        self.attend(&mut group, handoff.as_mut(), stop_listening, &mut totals)?;
+        let outcome = self.attend(&mut group, handoff.as_mut(), stop_listening, &mut totals);
+        if outcome.is_err() {
+            // Connections are reset where the end of the process would look like the end of output.
+            group.set_phase(Phase::Stop);
+        }
         totals.connections_per_worker = vec![0; workers];
         let parts = group.join();
         if let Some(handoff) = handoff {
             handoff.finish(self.state);
         }
+        outcome?;
         for (worker, part) in parts {
             let part = part?;
             totals.connections_per_worker[worker] += part.connections;
@@ -104,7 +109,10 @@ impl Coordinator<'_> {
                 places.extend(handoff.places());
                 until = handoff.paused_until();
             }
-            poll::wait(&mut places, until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if let Some(error) = poll::wait_or_retry(&mut places, timeout)? {
+                totals.count_io_error(&error);
+            }
             let mut steps = Vec::new();
             while let Some(signal) = self.signals.next() {
                 if matches!(signal, Signal::Interrupt | Signal::Terminate) {

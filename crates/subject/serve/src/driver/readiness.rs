@@ -20,7 +20,7 @@ use plimsoll_reactor::slab::{Key, Slab};
 use plimsoll_reactor::timer::Wheel;
 use plimsoll_reactor::worker_group::{LoopHandle, Phase};
 use plimsoll_sys::readiness::{Interest, Ready};
-use plimsoll_sys::{descriptor, net};
+use plimsoll_sys::{descriptor, net, poll};
 
 use super::conversation::{Conversation, ConversationState};
 use super::environment::Workspace;
@@ -107,7 +107,9 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
         self.update_listening()?;
         loop {
             let timeout = self.timeout();
-            self.selector.wait(timeout, &mut ready)?;
+            if let Err(error) = self.selector.wait(timeout, &mut ready) {
+                self.totals.count_io_error(&poll::retry_later(error)?);
+            }
             let _run_lock = self.handle.run_lock();
             self.workspace.environment.look();
             for key in std::mem::take(&mut self.ready_list) {
