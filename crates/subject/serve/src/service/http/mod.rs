@@ -90,7 +90,7 @@ pub struct Http {
 #[derive(Clone, Debug)]
 enum State {
     Idle,
-    Head { until: Instant },
+    Head { until: Instant, is_visible: bool },
     Body { until: Instant, body: Body },
 }
 
@@ -142,14 +142,14 @@ impl Service for Http {
                 ParsedHead::Complete(request, length) => (request, length),
                 ParsedHead::Partial => {
                     let until = match self.state {
-                        State::Head { until } => until,
+                        State::Head { until, .. } => until,
                         _ => now + self.settings.request_timeout,
                     };
-                    self.state = State::Head { until };
+                    self.state = State::Head { until, is_visible: !request::is_head(rest) };
                     return Processed { next: NextStep::Receive(Some(until)), ..processed };
                 }
                 ParsedHead::Bad(status) => {
-                    self.refuse(status, context, output);
+                    self.refuse(status, !request::is_head(rest), context, output);
                     return Processed { requests: processed.requests + 1, next: NextStep::Linger, ..processed };
                 }
             };
@@ -185,7 +185,8 @@ impl Service for Http {
         if !partial || matches!(self.state, State::Body { .. }) {
             return NextStep::Close;
         }
-        self.refuse(Status::REQUEST_TIMEOUT, context, output);
+        let is_visible = !matches!(self.state, State::Head { is_visible: false, .. });
+        self.refuse(Status::REQUEST_TIMEOUT, is_visible, context, output);
         NextStep::Linger
     }
 }
@@ -200,10 +201,11 @@ impl Http {
             }
     }
 
-    /// Answers bytes that are no request.
-    fn refuse(&self, status: Status, context: &impl ServiceContext, output: &mut Output) {
+    /// Answers bytes that are no request, with a sentence that is visible unless they begin as a
+    /// HEAD (RFC 9110, section 9.3.2).
+    fn refuse(&self, status: Status, is_visible: bool, context: &impl ServiceContext, output: &mut Output) {
         let persistence = response::Persistence::Closes;
-        Answer::begin(output, self.settings.version, status, context.time().date(), persistence).text(true);
+        Answer::begin(output, self.settings.version, status, context.time().date(), persistence).text(is_visible);
     }
 }
 

@@ -97,6 +97,12 @@ pub(super) fn parse(input: &[u8]) -> ParsedHead<'_> {
     }
 }
 
+/// Whether these bytes begin as a HEAD request, whatever follows.
+pub(super) fn is_head(input: &[u8]) -> bool {
+    let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
+    input[begun..].starts_with(b"HEAD ")
+}
+
 /// What a head is that has not come whole.
 fn partial(input: &[u8]) -> ParsedHead<'_> {
     if has_long_line(input) {

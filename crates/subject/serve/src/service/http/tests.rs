@@ -184,6 +184,29 @@ fn a_file_comes_with_all_that_describes_it() {
 }
 
 #[test]
+fn a_head_that_is_refused_has_no_body_wherever_it_is_cut() {
+    for (request, status) in [
+        ("HEAD / HTTP/1.1\r\n\r\n", "400"),
+        ("\r\nHEAD / HTTP/1.1\r\nHost: a/b\r\n\r\n", "400"),
+        ("HEAD / HTTP/1.1\r\nHost: h\r\nExpect: more\r\n\r\n", "417"),
+        ("HEAD / HTTP/3.0\r\nHost: h\r\n\r\n", "505"),
+        ("HEAD  / HTTP/1.1\r\n\r\n", "400"),
+    ] {
+        for cut in 0..=request.len() {
+            let (answer, goes_on) = exchange(http(), &[&request.as_bytes()[..cut], &request.as_bytes()[cut..]]);
+            let (line, fields, body) = parts(&answer);
+            assert_eq!((line.get(9..12), body, goes_on), (Some(status), "", false), "{request:?} cut at {cut}");
+            assert!(fields.iter().any(|field| field.starts_with("Content-Length: ")), "{answer:?}");
+        }
+    }
+    let (mut service, mut context, mut output) = (http(), context(), Output::default());
+    service.receive(b"HEAD / HTTP/1.1\r\nHost", &mut context, &mut output);
+    service.expired(true, &mut context, &mut output);
+    let answer: String = output.bytes.iter().copied().map(char::from).collect();
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
 fn a_folder_is_redirected_to_its_slash_on_this_host() {
     for target in ["/folder", "//folder"] {
         let (answer, _) = exchange(http(), &[format!("GET {target}?a=b HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()]);
