@@ -264,7 +264,10 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
 
     fn synthetic(&mut self, length: u64) {
         const KIND: &str = "text/plain; charset=utf-8";
-        let wanted = self.request.range.map_or(Wanted::Whole, |range| range::read(range, length));
+        if self.is_settled_by_preconditions(None) {
+            return;
+        }
+        let wanted = self.wanted(None, length);
         self.content(wanted, length, KIND, None, |offset, length| Chunk::Repeated {
             pattern: response::PATTERN,
             offset,
@@ -288,19 +291,32 @@ impl<O: ServiceContext> RequestHandler<'_, O> {
         };
         self.output.burn += work;
         let stamp = Validators::new(found.length, found.modified, self.context.time().wall());
-        match precondition::evaluate(self.request, &stamp) {
-            Verdict::Failed => return self.status(Status::PRECONDITION_FAILED),
-            Verdict::NotModified => {
-                self.begin(Status::NOT_MODIFIED).stamp(&stamp).end();
-                return;
-            }
-            Verdict::Send => {}
+        if self.is_settled_by_preconditions(Some(&stamp)) {
+            return;
         }
-        let wanted = match self.request.range {
-            Some(range) if precondition::range_applies(self.request, &stamp) => range::read(range, found.length),
-            _ => Wanted::Whole,
-        };
+        let wanted = self.wanted(Some(&stamp), found.length);
         self.content(wanted, found.length, kind, Some(&stamp), |offset, length| Chunk::File { offset, length });
+    }
+
+    /// Answers without a body where the preconditions want that, and returns whether they do.
+    fn is_settled_by_preconditions(&mut self, stamp: Option<&Validators>) -> bool {
+        match precondition::evaluate(self.request, stamp) {
+            Verdict::Failed => self.status(Status::PRECONDITION_FAILED),
+            Verdict::NotModified => {
+                let answer = self.begin(Status::NOT_MODIFIED);
+                stamp.into_iter().fold(answer, Answer::stamp).end();
+            }
+            Verdict::Send => return false,
+        }
+        true
+    }
+
+    /// Which part of so many bytes is asked for.
+    fn wanted(&self, stamp: Option<&Validators>, length: u64) -> Wanted {
+        match self.request.range {
+            Some(range) if precondition::range_applies(self.request, stamp) => range::read(range, length),
+            _ => Wanted::Whole,
+        }
     }
 
     /// Answers with a body, or the wanted part of it.

@@ -33,13 +33,12 @@ impl Validators {
         self.modified
     }
 
-    /// Whether one of a list of tags, or `*`, is this one's. Ours are strong; a weak one is another
-    /// unless weakness does not matter.
+    /// Whether one of a list of tags is this one's. Ours are strong; a weak one is another unless
+    /// weakness does not matter.
     pub(super) fn is_listed(&self, list: &[u8], weak_counts: bool) -> bool {
-        list == b"*"
-            || list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|tag| {
-                let strong = tag.strip_prefix(b"W/").filter(|_| weak_counts).unwrap_or(tag);
-                strong == self.tag()
-            })
+        list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|tag| {
+            let strong = tag.strip_prefix(b"W/").filter(|_| weak_counts).unwrap_or(tag);
+            strong == self.tag()
+        })
     }
 }

@@ -56,6 +56,10 @@ fn get(fields: &str) -> String {
     format!("GET / HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
 }
 
+fn synthetic(fields: &str) -> String {
+    format!("GET /bytes/10 HTTP/1.1\r\nHost: h\r\n{fields}\r\n")
+}
+
 /// Status, fields and body of one answer that ends the text.
 fn parts(answer: &str) -> (&str, Vec<&str>, &str) {
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -142,6 +146,16 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
         (get(&format!("If-None-Match: {TAG}\r\nIf-None-Match: \"x\"\r\n")), "304 Not Modified", true),
         (get(&format!("If-Match: {TAG}\r\nIf-Match: \"x\"\r\n")), "200 OK", true),
         (get("Range: bytes=1-2\r\nRange: bytes=3-4\r\n"), "200 OK", true),
+        // What is no file has no validator for a condition to meet.
+        (synthetic("Range: bytes=1-2\r\n"), "206 Partial Content", true),
+        (synthetic("If-Range: \"x\"\r\nRange: bytes=1-2\r\n"), "200 OK", true),
+        (synthetic("If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\nRange: bytes=1-2\r\n"), "200 OK", true),
+        (synthetic("If-Match: \"x\"\r\n"), "412 Precondition Failed", true),
+        (synthetic("If-Match: \"x\"\r\nIf-Match: *\r\n"), "200 OK", true),
+        (synthetic("If-None-Match: *\r\n"), "304 Not Modified", true),
+        (synthetic("If-None-Match: \"x\"\r\n"), "200 OK", true),
+        (synthetic("If-Modified-Since: Sun, 06 Nov 2094 08:49:37 GMT\r\n"), "200 OK", true),
+        (synthetic("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "200 OK", true),
         (get(&format!("Content-Length: 1048576\r\n\r\n{}", "x".repeat((1 << 20) - 2))), "200 OK", true),
     ] {
         let (answer, went_on) = exchange(http(), &[request.as_bytes()]);
@@ -160,27 +174,6 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
             assert!(fields.contains(&"Allow: GET, HEAD"), "{answer:?}");
         }
     }
-}
-
-#[test]
-fn a_file_comes_with_all_that_describes_it() {
-    let (answer, _) = exchange(http(), &[get("").as_bytes()]);
-    let (_, fields, body) = parts(&answer);
-    let tag = format!("ETag: {TAG}");
-    for field in [
-        "Content-Type: text/html; charset=utf-8",
-        "Content-Length: 100",
-        "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
-        "Accept-Ranges: bytes",
-        &tag,
-    ] {
-        assert!(fields.contains(&field), "{field} is not in {answer}");
-    }
-    assert!(body.chars().eq((0..100_u8).map(char::from)));
-    let (answer, _) = exchange(http(), &[get("Range: bytes=10-19\r\n").as_bytes()]);
-    let (_, fields, body) = parts(&answer);
-    assert!(fields.contains(&"Content-Range: bytes 10-19/100"), "{answer}");
-    assert!(body.chars().eq((10..20_u8).map(char::from)));
 }
 
 #[test]
@@ -204,6 +197,27 @@ fn a_head_that_is_refused_has_no_body_wherever_it_is_cut() {
     service.expired(true, &mut context, &mut output);
     let answer: String = output.bytes.iter().copied().map(char::from).collect();
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn a_file_comes_with_all_that_describes_it() {
+    let (answer, _) = exchange(http(), &[get("").as_bytes()]);
+    let (_, fields, body) = parts(&answer);
+    let tag = format!("ETag: {TAG}");
+    for field in [
+        "Content-Type: text/html; charset=utf-8",
+        "Content-Length: 100",
+        "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+        "Accept-Ranges: bytes",
+        &tag,
+    ] {
+        assert!(fields.contains(&field), "{field} is not in {answer}");
+    }
+    assert!(body.chars().eq((0..100_u8).map(char::from)));
+    let (answer, _) = exchange(http(), &[get("Range: bytes=10-19\r\n").as_bytes()]);
+    let (_, fields, body) = parts(&answer);
+    assert!(fields.contains(&"Content-Range: bytes 10-19/100"), "{answer}");
+    assert!(body.chars().eq((10..20_u8).map(char::from)));
 }
 
 #[test]
