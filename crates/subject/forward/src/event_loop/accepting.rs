@@ -178,7 +178,7 @@ impl EventLoop<'_> {
     }
 
     /// Waits for a listener no longer, until a connection ends or a moment has passed: its rule has
-    /// its part.
+    /// its part, or all rules together have theirs.
     fn make_wait(&mut self, number: ListenerNumber) -> io::Result<()> {
         if let Some(listener) = self.listeners.get(&number).filter(|_| !self.waiting.contains(&number)) {
             self.epoll.remove(&listener.socket)?;
@@ -213,13 +213,11 @@ impl EventLoop<'_> {
             let Some(listener) = self.listeners.get(&number) else { return Ok(()) };
             match self.shared.take_place(&listener.route, self.now, self.handle.request()) {
                 Room::Taken => {}
-                Room::KeptForOthers => {
+                // Quiet listeners are left alone: there may be thousands, and each place that
+                // becomes free would cost calls for all.
+                Room::KeptForOthers | Room::Full => {
                     self.awaits_place = true;
                     return self.make_wait(number);
-                }
-                Room::Full => {
-                    self.awaits_place = true;
-                    return self.pause_accepting();
                 }
             }
             match net::accept_prepared(&listener.socket) {
@@ -315,10 +313,6 @@ impl EventLoop<'_> {
         if failure == Failure::FullTable {
             self.handle.report_full();
         }
-        self.pause_accepting()
-    }
-
-    fn pause_accepting(&mut self) -> io::Result<()> {
         self.pause.begin(self.now);
         self.follow_turn()
     }
