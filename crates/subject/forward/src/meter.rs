@@ -22,6 +22,9 @@ pub(crate) struct Meter {
 /// After a pause as much as goes through in this time may go at once, or one unit where that takes
 /// longer.
 const BURST: Duration = Duration::from_secs(1);
+/// So much time is made up for in which bytes could have gone through and did not, as a loop was
+/// late: without it each read would lose what its wake-up is late by.
+const MADE_UP: Duration = Duration::from_millis(100);
 
 impl Meter {
     /// A meter of so many units a second, which is above 0.
@@ -52,9 +55,9 @@ impl Meter {
 
     /// So many units went through.
     pub(crate) fn count(&self, units: u64, now: Instant) {
-        let now = self.since(now);
+        let earliest = self.since(now).saturating_sub(MADE_UP.as_nanos() as u64);
         let _ = self.used_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            Some(used.max(now).saturating_add((units as f64 * self.nanoseconds_each) as u64))
+            Some(used.max(earliest).saturating_add((units as f64 * self.nanoseconds_each) as u64))
         });
     }
 
@@ -93,12 +96,34 @@ mod tests {
     fn bytes_wait_until_those_before_them_have_had_their_time() {
         let start = Instant::now();
         let meter = Meter::new(1000.0, start);
+        let at = |ms| start + Duration::from_millis(ms);
         assert_eq!(meter.wait(start), None);
-        meter.count(500, start);
+        meter.count(600, start);
         assert_eq!(meter.wait(start), Some(Duration::from_millis(500)));
-        assert_eq!(meter.wait(start + Duration::from_millis(400)), Some(Duration::from_millis(100)));
-        assert_eq!(meter.wait(start + Duration::from_millis(500)), None);
-        meter.count(1, start + Duration::from_secs(9));
-        assert_eq!(meter.wait(start + Duration::from_secs(9)), Some(Duration::from_millis(1)));
+        assert_eq!(meter.wait(at(400)), Some(Duration::from_millis(100)));
+        assert_eq!(meter.wait(at(500)), None);
+        meter.count(101, at(9000));
+        assert_eq!(meter.wait(at(9000)), Some(Duration::from_millis(1)), "a pause is worth a bounded time");
+    }
+
+    #[test]
+    fn a_rate_holds_although_each_read_is_late_and_never_by_more() {
+        const READ: u64 = 64 * 1024;
+        for (rate, late_us) in [(8_000_000, 40_000), (500_000_000, 200), (500_000_000, 20_000)] {
+            let start = Instant::now();
+            let meter = Meter::new(rate as f64, start);
+            let (mut now, mut moved) = (start, 0);
+            while now < start + Duration::from_secs(10) {
+                match meter.wait(now) {
+                    None => {
+                        meter.count(READ, now);
+                        moved += READ;
+                    }
+                    Some(wait) => now += wait + Duration::from_micros(late_us),
+                }
+            }
+            let share = moved as f64 / (10 * rate) as f64;
+            assert!((0.97..=1.02).contains(&share), "{share} of {rate} where a read is {late_us} us late");
+        }
     }
 }
