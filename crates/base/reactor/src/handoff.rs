@@ -227,6 +227,60 @@ mod tests {
         }
     }
 
+    /// Whether each place is ready now.
+    fn are_ready(mut places: Vec<Place>) -> Vec<[bool; 2]> {
+        plimsoll_sys::poll::wait(&mut places, Some(Duration::ZERO)).expect("the places are open");
+        places.iter().map(|place| [place.readable(), place.writable()]).collect()
+    }
+
+    #[test]
+    fn it_waits_for_connections_or_for_a_worker_and_in_a_pause_for_neither() {
+        let (mut dispatcher, ends) = Dispatcher::<u64>::new(1).expect("a pair");
+        let (listener, connecting) = UnixStream::pair().expect("a pair of sockets");
+        let listeners = [listener.as_raw_fd()];
+        let now = Instant::now();
+        assert_eq!(are_ready(dispatcher.places(listeners)), [[false, false]], "no connection waits");
+        plimsoll_sys::net::write(&connecting, b"x").expect("there is room");
+        assert_eq!(are_ready(dispatcher.places(listeners)), [[true, false]]);
+
+        dispatcher.pause(now);
+        let until = dispatcher.paused_until().expect("it pauses");
+        assert!(until > now && dispatcher.places(listeners).is_empty());
+        assert!(!dispatcher.is_free(now).expect("no pair is broken"));
+        dispatcher.resume(now);
+        assert!(dispatcher.is_free(now).expect("no pair is broken"));
+        assert_eq!(dispatcher.paused_until(), None);
+        assert!(!dispatcher.discard_pending(), "none is in hand");
+
+        let mut handed = 0;
+        while dispatcher.is_free(now).expect("no pair is broken") {
+            let (_, far) = UnixStream::pair().expect("a pair of sockets");
+            dispatcher.dispatch(far.into(), handed, now).expect("the pair is whole");
+            handed += 1;
+        }
+        assert_eq!((dispatcher.load(), dispatcher.unclaimed() as u64), (handed, handed - 1), "one is in hand");
+        assert_eq!(are_ready(dispatcher.places(listeners)), [[false, false]], "the worker has no room");
+        while dispatcher.queues()[0].take(&ends[0]).is_ok() {}
+        assert_eq!(are_ready(dispatcher.places(listeners)), [[false, true]]);
+        assert!(dispatcher.discard_pending());
+        assert_eq!(dispatcher.load(), handed - 1);
+    }
+
+    #[test]
+    fn a_worker_is_full_where_its_pair_or_the_machine_has_no_room_and_else_broken() {
+        // EAGAIN, ETOOMANYREFS, EMFILE, ENFILE, ENOBUFS, ENOMEM; EPIPE, ECONNRESET
+        for (number, full) in
+            [(11, true), (109, true), (24, true), (23, true), (105, true), (12, true), (32, false), (104, false)]
+        {
+            assert_eq!(is_full(&io::Error::from_raw_os_error(number)), full, "{number}");
+        }
+        let (mut dispatcher, ends) = Dispatcher::<u64>::new(1).expect("a pair");
+        drop(ends);
+        let (_, far) = UnixStream::pair().expect("a pair of sockets");
+        dispatcher.dispatch(far.into(), 0, Instant::now()).expect_err("the worker has gone");
+        assert_eq!((dispatcher.load(), dispatcher.unclaimed()), (0, 0));
+    }
+
     #[test]
     fn every_connection_arrives_whole_and_in_order_at_the_least_loaded_and_a_full_worker_blocks_nobody() {
         const COUNT: usize = 700;

@@ -70,8 +70,9 @@ mod tests {
     #[test]
     fn each_kind_is_added_and_said() {
         let mut all = Leaked { descriptors: 1, pipes: 2, slots: 3, timers: 4, buffers: 5, requests: 6 };
-        all.add(&all.clone());
-        assert_eq!(all.to_string(), "descriptors 2, pipes 4, slots 6, timers 8, buffers 10, requests 12");
+        all.add(&Leaked { descriptors: 10, pipes: 20, slots: 30, timers: 40, buffers: 50, requests: 60 });
+        assert_eq!(all.to_string(), "descriptors 11, pipes 22, slots 33, timers 44, buffers 55, requests 66");
+        assert_eq!(Leaked { pipes: 1, ..Leaked::default() }.to_string(), "pipes 1");
         assert!(Leaked::default().is_nothing());
         for kind in 0..6 {
             let mut counts = [0; 6];
