@@ -63,8 +63,8 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Adds those to the ready list whose wait for their rule's bandwidth is over. The first to read
-    /// uses it up, and the others wait on: so who has waited longest comes first.
+    /// Adds those to the ready list whose wait for their rule's bandwidth is over. The first to
+    /// read uses it up, and the others wait on: so who has waited longest comes first.
     pub(super) fn list_resumed(&mut self) {
         let mut resumed = std::mem::take(&mut self.resumed);
         let waits_since = |key: &Key| self.connections.get(*key).map_or(0, |found| found.waits_since(&self.pool));

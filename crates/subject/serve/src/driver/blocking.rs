@@ -109,8 +109,8 @@ fn converse<P: Service>(
                 conversation.discard(Instant::now(), draining);
             }
         }
-        // What has arrived is there: the read waits for nothing else. A peer whose bytes come one by
-        // one, each before a wait ends, has no more time than another.
+        // What has arrived is there: the read waits for nothing else. A peer whose bytes come one
+        // by one, each before a wait ends, has no more time than another.
         let overdue = conversation.is_overdue(workspace.environment.now());
         let at_once = (draining || overdue) && conversation.state == ConversationState::Receiving;
         let read = if at_once {
