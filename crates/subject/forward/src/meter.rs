@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_rate_holds_although_each_read_is_late_and_never_by_more() {
         const READ: u64 = 64 * 1024;
-        for (rate, late_us) in [(8_000_000, 40_000), (500_000_000, 200), (500_000_000, 20_000)] {
+        for (rate, late_us) in [(8_000_000_u64, 40_000), (500_000_000, 200), (500_000_000, 20_000)] {
             let start = Instant::now();
             let meter = Meter::new(rate as f64, start);
             let (mut now, mut moved) = (start, 0);
