@@ -266,6 +266,11 @@ mod tests {
             taken.push(ready);
         }
         assert_eq!(taken, [[7, 19, 40], [19, 40, 7], [40, 7, 19], [7, 19, 40]]);
+        // Of neighbours the next one is first.
+        turns.had(4);
+        let mut neighbours = [3, 4, 5];
+        turns.order(&mut neighbours);
+        assert_eq!(neighbours, [5, 3, 4]);
     }
 
     #[test]
