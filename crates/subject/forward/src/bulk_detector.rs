@@ -90,6 +90,13 @@ mod tests {
     }
 
     #[test]
+    fn it_says_whether_bytes_were_taken_from_either_side() {
+        let mut detector = BulkDetector::default();
+        let noted = [[0, 0], [7, 0], [7, 0], [7, 1], [8, 2], [8, 2]].map(|taken| detector.note(taken));
+        assert_eq!(noted, [false, true, false, true, true, false]);
+    }
+
+    #[test]
     fn both_ways_at_once_is_bulk() {
         let mut detector = BulkDetector::default();
         for turn in 1..10 {

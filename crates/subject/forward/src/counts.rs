@@ -42,3 +42,28 @@ impl Counts {
         Ending::ALL.into_iter().zip(&self.ends).map(|(ending, count)| (ending, count.load(Ordering::Relaxed)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_are_admitted_as_there_is_room_for_and_who_leaves_makes_room() {
+        let counts = Counts::default();
+        assert_eq!([2, 2, 2, 3, 3].map(|most| counts.admit(most)), [true, true, false, true, false]);
+        counts.left();
+        // A reload has lowered the limit.
+        assert_eq!([2, 3, 3, u64::MAX].map(|most| counts.admit(most)), [false, true, false, true]);
+        assert!(!Counts::default().admit(0));
+    }
+
+    #[test]
+    fn each_end_is_counted_for_itself() {
+        let counts = Counts::default();
+        for ending in [Ending::Idle, Ending::Drained, Ending::Idle] {
+            counts.ended(ending);
+        }
+        let ended: Vec<(Ending, u64)> = counts.ends().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(ended, [(Ending::Idle, 2), (Ending::Drained, 1)]);
+    }
+}

@@ -96,4 +96,19 @@ mod tests {
         assert_eq!(names.len(), Ending::ALL.len());
         assert!(Ending::ALL.iter().enumerate().all(|(number, ending)| *ending as usize == number));
     }
+
+    #[test]
+    fn a_failed_connect_means_what_its_error_does() {
+        // ECONNREFUSED, ETIMEDOUT, EMFILE, ENOMEM, EHOSTUNREACH, EADDRNOTAVAIL
+        for (number, ending) in [
+            (111, Ending::ConnectRefused),
+            (110, Ending::ConnectTimeout),
+            (24, Ending::Limit),
+            (12, Ending::Limit),
+            (113, Ending::ConnectFailed),
+            (99, Ending::ConnectFailed),
+        ] {
+            assert_eq!(Ending::of_connect(&io::Error::from_raw_os_error(number)), ending, "{number}");
+        }
+    }
 }

@@ -71,3 +71,45 @@ impl Totals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part's counts, each in another size times `factor`.
+    fn part(factor: u64) -> Totals {
+        Totals {
+            connections: factor,
+            bytes_up: 20 * factor,
+            bytes_down: 300 * factor,
+            sends_batched: 4_000 * factor,
+            pipes_shrunk: 50_000 * factor,
+            pipes_missed: 600_000 * factor,
+            leaked: Leaked { pipes: 7 * factor, ..Leaked::default() },
+            ends: BTreeMap::from([("idle", factor)]),
+            errors: BTreeMap::from([("enomem", 2 * factor)]),
+            ..Totals::default()
+        }
+    }
+
+    #[test]
+    fn parts_add_up_kind_by_kind_and_cause_by_cause() {
+        let mut all = Totals { peak_connections: 9, ..Totals::default() };
+        all.add(&part(1));
+        all.add(&part(4));
+        all.add(&Totals { ends: BTreeMap::from([("drained", 1)]), ..Totals::default() });
+        let ends = BTreeMap::from([("idle", 5), ("drained", 1)]);
+        assert_eq!(all, Totals { peak_connections: 9, ends, ..part(5) });
+    }
+
+    #[test]
+    fn each_end_and_each_error_is_counted_by_its_name() {
+        let mut totals = Totals::default();
+        totals.count_end(Ending::Idle);
+        totals.count_end(Ending::Idle);
+        // EMFILE
+        totals.count_error(&io::Error::from_raw_os_error(24));
+        assert_eq!(totals.ends, BTreeMap::from([("idle", 2)]));
+        assert_eq!(totals.errors, BTreeMap::from([("emfile", 1)]));
+    }
+}
