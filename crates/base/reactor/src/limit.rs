@@ -210,6 +210,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_open_is_counted_and_so_is_the_most_that_was() {
+        let limit = ConnectionLimit::new(u64::MAX);
+        for open in 1..=3 {
+            assert!(limit.acquire());
+            limit.opened();
+            assert_eq!((limit.open(), limit.peak(), limit.taken()), (open, open, open));
+        }
+        limit.closed();
+        limit.closed();
+        assert_eq!((limit.open(), limit.peak(), limit.taken()), (1, 3, 1));
+    }
+
+    #[test]
     fn a_place_is_taken_only_where_the_caller_agrees_to_what_is_left() {
         let limit = ConnectionLimit::new(3);
         let mut asked = Vec::new();

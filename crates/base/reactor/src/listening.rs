@@ -53,4 +53,23 @@ mod tests {
         }
         assert_eq!(open(address, 2).expect_err("it is taken").kind(), io::ErrorKind::AddrInUse);
     }
+
+    #[test]
+    fn one_listener_shares_its_port_with_nobody() {
+        let (address, _sockets) = open(SocketAddr::from(([127, 0, 0, 1], 0)), 1).expect("a free port");
+        let why = net::listen(address, Sharing::ReusePort).expect_err("it is not shared").kind();
+        assert_eq!(why, io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn what_to_do_follows_what_the_kernel_said() {
+        // EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE, EINVAL
+        for (number, word) in
+            [(98, "another port"), (99, "ip address"), (13, "1024"), (24, "ulimit -n"), (22, "choose another address")]
+        {
+            let error = io::Error::from_raw_os_error(number);
+            let said = remedy(&error);
+            assert!(said.starts_with(&error.to_string()) && said.contains(word), "{said}");
+        }
+    }
 }

@@ -77,6 +77,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_reported_is_said_unless_it_was_just_now() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let (heard, now) = (Arc::clone(&said), Instant::now());
+        let say = move |sentence: &str| heard.lock().expect("nobody panics").push(sentence.to_owned());
+        let failures = Failures::new(Arc::new(Box::new(say)));
+        for sentence in ["refused", "refused", "no route"] {
+            failures.report(sentence, now);
+        }
+        assert_eq!(*said.lock().expect("nobody panics"), ["refused", "no route"]);
+    }
+
+    #[test]
     fn it_remembers_a_bounded_number_of_sentences() {
         let (mut digest, now) = (Digest::default(), Instant::now());
         for number in 0..3 * REMEMBERED {
