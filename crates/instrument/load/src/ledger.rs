@@ -316,13 +316,15 @@ impl Ledger {
                 // Where requests are not counted by connection, one answered makes it a success.
                 sequence.success = !self.each || request.last;
             }
-            self.log(request, answer.payload, came, outcome);
+            self.log(request, answer.payload, came, response, outcome);
         }
     }
 
     /// A request under way is lost.
     pub(crate) fn request_lost(&mut self, request: Request, cause: Cause, now: u64) {
-        let age = now.saturating_sub(request.intended);
+        // A generator that finds a time-out late has waited for the answer no longer than that.
+        let longest = if cause == Cause::Timeout { self.timeout } else { u64::MAX };
+        let age = now.saturating_sub(request.intended).min(longest);
         if request.counted {
             self.under_way -= 1;
             self.note_end(now);
@@ -333,8 +335,7 @@ impl Ledger {
             }
             if cause == Cause::Timeout {
                 self.tally.requests.timed_out += 1;
-                // A generator that finds it late has waited for it no longer than that.
-                self.tally.unanswered.record_ns(age.min(self.timeout));
+                self.tally.unanswered.record_ns(age);
             } else {
                 self.tally.requests.failed += 1;
             }
@@ -342,7 +343,7 @@ impl Ledger {
         }
         if let Some(sequence) = self.recorder.sequence(request.place) {
             sequence.failed_requests += 1;
-            self.log(request, 0, now, Outcome::of(cause));
+            self.log(request, 0, now, age, Outcome::of(cause));
         }
     }
 
@@ -421,9 +422,8 @@ impl Ledger {
         self.tally.bytes_received += bytes as u64;
     }
 
-    fn log(&mut self, request: Request, bytes: u64, at: u64, outcome: Outcome) {
+    fn log(&mut self, request: Request, bytes: u64, at: u64, response_ns: u64, outcome: Outcome) {
         let phase = if request.counted { self.phase } else { Phase::WarmUp };
-        let response_ns = at.saturating_sub(request.intended);
         self.recorder.log(request.place, Row { at, bytes, response_ns, phase, outcome, ..Row::default() });
     }
 }

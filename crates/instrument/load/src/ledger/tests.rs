@@ -2,6 +2,7 @@
 
 mod records;
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
@@ -197,12 +198,16 @@ fn a_request_that_times_out_was_late_until_then_whenever_it_is_found() {
 
 #[test]
 fn a_request_that_times_out_has_the_age_of_its_time_out_whenever_it_is_found() {
-    let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), ..closed() });
+    let (rows, log) = channel();
+    let records = Records { requests: Some(rows), ..Records::default() };
+    let mut ledger = ledger(&Config { timeout: Duration::from_secs(1), records, ..closed() });
     ledger.open(0, 0);
     ledger.begun(SECOND);
     ledger.request_lost(request(SECOND, SECOND), Cause::Timeout, 9 * SECOND);
     ledger.close(9 * SECOND, std::iter::empty());
     assert_eq!(ledger.finish().window.unanswered.summary().max, 1_000_000.0);
+    let logged: Vec<_> = log.iter().flatten().map(|row| (row.at, row.response_ns)).collect();
+    assert_eq!(logged, [(9 * SECOND, SECOND)]);
 }
 
 #[test]

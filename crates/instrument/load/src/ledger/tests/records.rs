@@ -1,7 +1,5 @@
 //! What the ledger writes to the records of a run: rows a request, and parts of seconds.
 
-use std::sync::mpsc::channel;
-
 use super::*;
 
 #[test]
