@@ -274,6 +274,7 @@ def test_orders_differ_from_block_to_block() -> None:
 def test_counts_read_back(number: int) -> None:
     assert units.count(str(number)) == number
     assert units.count(f"{number}k") == number * 1000
+    assert units.count(f"{number // 1000}.{number % 1000:03}k") == number
     assert units.size_bytes(f"{number}KiB") == number * 1024
     assert units.duration_s(f"{number}ms") == pytest.approx(number / 1000)
     assert units.ratio(f"{number}%") == pytest.approx(number / 100)

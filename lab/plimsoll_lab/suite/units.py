@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {
@@ -34,6 +36,14 @@ def _split(text: str) -> tuple[float, str]:
     return number, match[2]
 
 
+def _whole(number: float) -> int | None:
+    """The whole number that this is, but for what a float lacks of a decimal such as 1.001."""
+    if not math.isfinite(number):
+        return None
+    whole = round(number)
+    return whole if abs(number - whole) <= 4 * sys.float_info.epsilon * whole else None
+
+
 def duration_s(text: str) -> float:
     """Seconds in `250ms`; a bare number has no unit and is refused, but for 0."""
     number, unit = _split(text)
@@ -49,9 +59,10 @@ def size_bytes(text: str | int) -> int:
     if isinstance(text, int):
         return text
     number, unit = _split(text)
-    if (unit and unit not in BYTES) or not (number * BYTES[unit or "B"]).is_integer():
+    size = _whole(number * BYTES.get(unit or "B", math.nan))
+    if size is None:
         raise ValueError(f"'{text}' is not a size: write a whole number of {', '.join(BYTES)}, such as 4KiB")
-    return int(number * BYTES[unit or "B"])
+    return size
 
 
 def bits_per_s(text: str) -> float:
@@ -67,9 +78,10 @@ def count(text: str | int) -> int:
     if isinstance(text, int):
         return text
     number, unit = _split(text)
-    if unit not in COUNT or not (number * COUNT[unit]).is_integer():
+    found = _whole(number * COUNT.get(unit, math.nan))
+    if found is None:
         raise ValueError(f"'{text}' is not a count: write a whole number, with k or M for thousands or millions")
-    return int(number * COUNT[unit])
+    return found
 
 
 def cpus(text: str) -> tuple[int, ...]:

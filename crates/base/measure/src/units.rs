@@ -116,11 +116,13 @@ pub fn three_digits(number: f64) -> String {
 
 fn whole(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<u64, UnitError> {
     let number = quantity(text, units, wanted)?;
+    // A decimal such as the 1.001 of `1.001k` is no float, nor is what it comes to exactly whole.
+    let whole = number.round();
     // Below 2^53 every whole number is exact in a float.
-    if number.fract() != 0.0 || number > 9e15 {
+    if (number - whole).abs() > whole * 4.0 * f64::EPSILON || whole > 9e15 {
         return Err(UnitError { text: text.to_owned(), wanted });
     }
-    Ok(number as u64)
+    Ok(whole as u64)
 }
 
 fn quantity(text: &str, units: &[(&str, f64)], wanted: &'static str) -> Result<f64, UnitError> {
@@ -160,7 +162,7 @@ mod tests {
         for (text, number) in [("7", 7), ("10k", 10_000), ("1.5M", 1_500_000)] {
             assert_eq!(count(text), Ok(number), "{text}");
         }
-        for (text, bits) in [("100Mbit", 100_000_000), ("1.5Gbit", 1_500_000_000), ("8 kbit", 8000), ("1bit", 1)] {
+        for (text, bits) in [("1.005Mbit", 1_005_000), ("1.5Gbit", 1_500_000_000), ("8 kbit", 8000), ("1bit", 1)] {
             assert_eq!(bit_rate(text), Ok(bits), "{text}");
         }
         for (text, milliseconds) in
@@ -185,7 +187,7 @@ mod tests {
             let error = seconds(text).expect_err(text).to_string();
             assert!(error.starts_with(&format!("'{text}' ")) && error.contains("such as 250ms"), "{error}");
         }
-        for text in ["1.5", "10K", "1G", "x", "99999999999999999999"] {
+        for text in ["1.5", "1.0001k", "9000.0000001M", "10K", "1G", "x", "99999999999999999999"] {
             assert!(count(text).is_err(), "{text}");
         }
         for text in ["0Mbit", "100", "100mbit", "100Mbps", "1.5bit"] {
@@ -202,6 +204,13 @@ mod tests {
             let original = Duration::from_nanos(nanoseconds);
             let read = duration(&write_duration(original)).expect("it was just written");
             prop_assert!((read.as_secs_f64() / original.as_secs_f64() - 1.0).abs() < 0.006);
+        }
+
+        #[test]
+        fn a_whole_number_is_one_however_many_of_its_digits_are_behind_the_point(number in 0_u64..1 << 50) {
+            let (thousands, rest) = (number / 1000, number % 1000);
+            prop_assert_eq!(count(&format!("{thousands}.{rest:03}k")), Ok(number));
+            prop_assert_eq!(size(&format!("{thousands}.{rest:03}KB")), Ok(number));
         }
 
         #[test]
