@@ -157,6 +157,10 @@ impl Ledger {
         self.phase = Phase::Window;
         let missing = std::mem::take(&mut self.missing);
         self.never_sent(missing);
+        if self.each {
+            // What was exchanged before is none of a connection's sequence.
+            self.recorder.sequences.iter_mut().for_each(|sequence| sequence.exchange_ns = 0);
+        }
         self.connections.unavailable_ns = 0;
         self.unusable_since = at;
     }

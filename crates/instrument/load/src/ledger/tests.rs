@@ -233,6 +233,21 @@ fn a_sequence_is_a_success_once_its_last_request_is_answered() {
 }
 
 #[test]
+fn what_was_exchanged_before_the_window_is_none_of_a_sequence() {
+    let records = Records { connections: true, ..Records::default() };
+    let mut ledger = ledger(&Config { stop_condition: StopCondition::Each(2), records, ..closed() });
+    carry(&mut ledger, 10, 90);
+    ledger.begun(95);
+    ledger.open(100, 0);
+    ledger.answered(request(95, 95), ANSWER, 105, None);
+    ledger.begun(110);
+    ledger.answered(Request { last: true, ..request(110, 110) }, ANSWER, 117, None);
+    ledger.close(120, std::iter::empty());
+    let sequence = ledger.finish().sequences[0];
+    assert_eq!((sequence.success, sequence.completed, sequence.exchange_ns), (true, 3, 17));
+}
+
+#[test]
 fn connections_bytes_and_what_is_never_sent_are_counted_as_they_are_told() {
     let mut ledger = ledger(&open());
     ledger.open(0, 0);
