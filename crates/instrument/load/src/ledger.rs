@@ -364,6 +364,11 @@ impl Ledger {
             Some(request) => self.request_lost(request, cause, now),
             None => self.connections.count_idle_loss(cause),
         }
+        self.broken_off(place);
+    }
+
+    /// A connection's sequence is broken off.
+    pub(crate) fn broken_off(&mut self, place: usize) {
         if let Some(sequence) = self.recorder.sequence(place) {
             sequence.failed_sequences += 1;
             sequence.exchange_ns = 0;

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_sys::net::reset_on_close;
 
-use crate::support::peer::{answer, echo, serve};
+use crate::support::books;
+use crate::support::peer::{answer, command, echo, outcome, serve};
 use crate::support::server::{Server, for_every_model};
 
 /// Runs tcpbenchmark's form and returns its lines.
@@ -277,5 +279,49 @@ fn its_counters_equal_the_script_of_a_server_that_refuses_corrupts_closes_and_re
         let counts: Vec<usize> = told[..5].iter().map(|cell| cell.parse().expect("a count")).collect();
         assert_eq!(counts, [SCRIPTS.len(), sums[0], sums[1], sums[2], sums[3]], "{engine}");
         assert!((times(&told, 5)[0] - connect).abs() < 1e-6 && (times(&told, 9)[0] - exchange).abs() < 1e-6);
+    }
+}
+
+/// A server over TLS that ends some connections, by their numbers from 0, in place of a handshake.
+fn ends_handshakes(of: &'static [usize]) -> SocketAddr {
+    let (accepted, config) = (AtomicUsize::new(0), Arc::new(books::tls(rustls::DEFAULT_VERSIONS)));
+    serve(move |stream| {
+        if of.contains(&accepted.fetch_add(1, Ordering::SeqCst)) {
+            return;
+        }
+        let session = rustls::ServerConnection::new(Arc::clone(&config)).expect("a session");
+        let mut secure = rustls::StreamOwned::new(session, stream);
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut part = [0; 1024];
+            let Ok(count @ 1..) = secure.read(&mut part) else { return };
+            request.extend_from_slice(&part[..count]);
+        }
+        let _ = secure.write_all(books::answer().as_bytes());
+    })
+}
+
+#[test]
+fn a_sequence_starts_over_where_a_connection_of_it_cannot_be_opened() {
+    // Connections that cannot be opened, sequences broken off by that, and requests answered.
+    let cases: [(&[usize], u64, u64); 4] = [(&[0, 1], 0, 3), (&[1], 1, 4), (&[2], 1, 5), (&[1, 4], 2, 6)];
+    for engine in ["epoll", "uring", "threads"] {
+        for (ended, broken, answered) in cases {
+            let url = format!("https://127.0.0.1:{}/", ends_handshakes(ended).port());
+            let arguments = "-k -c 1 --each 3 --reconnect --restart-sequence --per-connection";
+            let load = command("http", &url, &format!("{arguments} --engine {engine}")).output();
+            let run = outcome(&load.expect("it runs"));
+            let line = run.lines.iter().find(|line| line["event"] == "connection").expect("a line for the connection");
+            let told = ["completed", "failed_sequences", "failed_requests", "failed_connects"].map(|name| &line[name]);
+            let failed = ended.len() as u64;
+            assert!(line["success"] == true && run.code == Some(0), "{engine} {ended:?}: {line}");
+            assert_eq!(
+                told.map(serde_json::Value::as_u64),
+                [answered, broken, failed, failed].map(Some),
+                "{engine} {ended:?}"
+            );
+            let counts = ["completed", "failed", "unsent"].map(|name| run.count(&format!("requests.{name}")));
+            assert_eq!(counts, [answered, failed, 0], "{engine} {ended:?}");
+        }
     }
 }

@@ -194,6 +194,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
             let request = self.request(&connection);
             self.ledger.request_lost(request, cause, now);
+            self.start_over(&mut connection);
         }
         self.follow_loss(connection, now);
     }
@@ -220,6 +221,18 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
         }
         self.follow_loss(connection, now);
+    }
+
+    /// The connection of a request could not be opened: where sequences start over, so does that of
+    /// the request.
+    fn start_over(&mut self, connection: &mut Connection<P, S>) {
+        let config = &self.shared.config;
+        if let (StopCondition::Each(each), Recovery::Restart { .. }) = (config.stop_condition, config.recovery) {
+            if connection.left + 1 < each {
+                self.ledger.broken_off(self.place(connection.number));
+            }
+            connection.left = each;
+        }
     }
 
     /// Opens a lost connection again, at once or after a while, or gives it up.

@@ -151,10 +151,22 @@ impl<P: Protocol> Client<'_, P> {
         if let Some(request) = self.under_way.take() {
             let cause = if number == ETIMEDOUT { Cause::Timeout } else { Cause::Connect };
             self.ledger.request_lost(request, cause, now);
+            self.start_over();
         }
         self.show();
         // As an event loop does, which opens it again without a request where that was lost.
         self.follow_loss() && (self.shared.config.opening.reconnect || self.reopen())
+    }
+
+    /// The connection of a request could not be opened: as in the event loop.
+    fn start_over(&mut self) {
+        let config = &self.shared.config;
+        if let (StopCondition::Each(each), Recovery::Restart { .. }) = (config.stop_condition, config.recovery) {
+            if self.left + 1 < each {
+                self.ledger.broken_off(0);
+            }
+            self.left = each;
+        }
     }
 
     /// Waits, where the back-off has it; false where the connection is given up, or the run is
