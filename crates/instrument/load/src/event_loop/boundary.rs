@@ -65,6 +65,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.usage_at_open = Some(Usage::now());
         let at = self.shared.control.opens.get().map_or(now, |opens| opens.min(now));
         let uncounted = self.claim_under_way();
+        self.ledger.wrote(self.sockets.take_sent());
         self.ledger.open(at, uncounted);
     }
 

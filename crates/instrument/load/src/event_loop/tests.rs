@@ -29,6 +29,8 @@ fn a_million_connections_have_slots_well_under_200_bytes() {
 #[derive(Default)]
 struct Silent<const DEFERS: bool = false> {
     sent: usize,
+    /// Those of them that the loop has not asked for yet.
+    untold: usize,
 }
 
 impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
@@ -59,11 +61,12 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
 
     fn write(&mut self, _socket: &(), bytes: &[u8]) -> io::Result<usize> {
         self.sent += bytes.len();
+        self.untold += bytes.len();
         Ok(bytes.len())
     }
 
     fn take_sent(&mut self) -> usize {
-        0
+        std::mem::take(&mut self.untold)
     }
 
     fn has_sent_all(&self) -> bool {
@@ -204,6 +207,21 @@ fn what_ends_once_the_window_has_opened_is_of_it_though_the_loop_is_yet_to_open_
     let books = books(event_loop);
     let warm_up = books.warm_up.expect("there was one").requests;
     assert_eq!((warm_up.in_flight, warm_up.failed, books.window.requests.failed), (1, 0, 1));
+}
+
+#[test]
+fn bytes_that_were_sent_before_the_window_are_not_its_own() {
+    let mut event_loop = open_loop(|config| config.warm_up = Duration::from_nanos(HOUR));
+    event_loop.dispatch(2);
+    event_loop.shared.control.opens.set(event_loop.now());
+    event_loop.pass_openings(event_loop.now());
+    event_loop.dispatch(3);
+    let books = books(event_loop);
+    let warm_up = books.warm_up.expect("there was one");
+    assert_eq!(
+        [(warm_up.sent, warm_up.bytes_sent), (books.window.sent, books.window.bytes_sent)],
+        [(2, 128), (3, 192)]
+    );
 }
 
 #[test]
