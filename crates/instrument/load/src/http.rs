@@ -13,13 +13,26 @@ pub struct Http {
     /// The requests of each target as they go over the wire, head and body. No list is empty.
     requests: Vec<Arc<[Vec<u8>]>>,
     to_head: bool,
+    /// Each request says that its connection ends with the answer.
+    ends_connections: bool,
 }
 
 impl Http {
     /// Requests for each target; `to_head` says that they are HEAD requests, whose answers have no
     /// body.
     pub fn new(requests: Vec<Arc<[Vec<u8>]>>, to_head: bool) -> Http {
-        Http { requests, to_head }
+        Http { requests, to_head, ends_connections: false }
+    }
+
+    /// Whether the requests ask for the end of their connections. Then none is followed by another
+    /// on its connection, even if the answer says nothing of that end (RFC 9112, section 9.6).
+    pub fn ending_connections(self, ends_connections: bool) -> Http {
+        Http { ends_connections, ..self }
+    }
+
+    fn complete(&self, reader: &Reader) -> Reply {
+        let keep = reader.keeps_connection() && !self.ends_connections;
+        Reply::Complete { payload: reader.body_bytes(), keep, status: reader.status() }
     }
 }
 
@@ -61,7 +74,7 @@ impl Protocol for Http {
     fn input(&self, _session: &mut Self::Session, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match exchange.reader.take(bytes) {
             Progress::Partial => Reply::Partial,
-            Progress::Complete => complete(&exchange.reader),
+            Progress::Complete => self.complete(&exchange.reader),
             Progress::Wrong => Reply::Failed(Cause::Mismatch),
         }
     }
@@ -80,12 +93,8 @@ impl Protocol for Http {
 
     fn end(&self, _session: &mut Self::Session, exchange: &mut Exchange) -> Reply {
         match exchange.reader.end() {
-            Progress::Complete => complete(&exchange.reader),
+            Progress::Complete => self.complete(&exchange.reader),
             Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),
         }
     }
-}
-
-fn complete(reader: &Reader) -> Reply {
-    Reply::Complete { payload: reader.body_bytes(), keep: reader.keeps_connection(), status: reader.status() }
 }

@@ -86,12 +86,12 @@ impl Arguments {
                 None => servers.push(Server { url, requests: vec![request] }),
             }
         }
-        self.deal(servers, secure, template.method() == "HEAD")
+        self.deal(servers, secure, &template)
     }
 
     /// Assigns connections to the addresses of all servers in turn. Each sends the requests of its
     /// own server in turn.
-    fn deal(&self, servers: Vec<Server>, secure: bool, to_head: bool) -> anyhow::Result<Plan> {
+    fn deal(&self, servers: Vec<Server>, secure: bool, template: &request::Template<'_>) -> anyhow::Result<Plan> {
         let reach = |url: &Url| ConnectTo::reach(&self.connect_to, &url.host, url.port);
         let addresses: Vec<String> = servers.iter().map(|server| reach(&server.url)).collect();
         let dealt = self.common.deal(&addresses)?;
@@ -105,6 +105,7 @@ impl Arguments {
         let requests: Vec<Arc<[Vec<u8>]>> = servers.into_iter().map(|server| server.requests.into()).collect();
         let requests = dealt.iter().map(|(place, _)| Arc::clone(&requests[*place])).collect();
         let targets = dealt.into_iter().map(|(_, address)| address).collect();
-        Ok(Plan { targets, protocol: Http::new(requests, to_head), security })
+        let protocol = Http::new(requests, template.method() == "HEAD").ending_connections(template.ends_connections());
+        Ok(Plan { targets, protocol, security })
     }
 }

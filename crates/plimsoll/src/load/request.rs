@@ -94,6 +94,16 @@ impl Template<'_> {
         self.method
     }
 
+    /// Whether a request says that its connection ends with the answer: over HTTP/1.0 it does
+    /// unless a field asks to keep it (RFC 9112, section 9.3).
+    pub(super) fn ends_connections(&self) -> bool {
+        let fields = self.form.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
+        let options: Vec<&str> =
+            fields.filter_map(|field| field.value.as_deref()).flat_map(|list| list.split(',')).collect();
+        let has = |option: &str| options.iter().any(|other| other.trim().eq_ignore_ascii_case(option));
+        has("close") || self.form.http == Version::Http10 && !has("keep-alive")
+    }
+
     /// The request for a URL as it goes over the wire, head and body.
     pub(super) fn render(&self, url: &Url) -> Vec<u8> {
         let version = if self.form.http == Version::Http10 { "1.0" } else { "1.1" };
@@ -230,6 +240,23 @@ mod tests {
             ),
         ] {
             assert_eq!(rendered(arguments, reconnect), want, "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_asks_for_the_end_of_its_connection_by_its_version_or_by_a_field() {
+        for (arguments, ends) in [
+            (&[] as &[&str], false),
+            (&["-H", "Connection: Keep-Alive"], false),
+            (&["-H", "connection: x, Close"], true),
+            (&["-H", "Connection: keep-alive", "-H", "Connection: close"], true),
+            (&["--http", "1.0"], true),
+            (&["--http", "1.0", "-H", "Connection:"], true),
+            (&["--http", "1.0", "-H", "Connection: keep-alive"], false),
+        ] {
+            let flags = Flags::try_parse_from([[""].as_slice(), arguments].concat()).expect("flags");
+            let template = flags.form.template(false).expect("a template");
+            assert_eq!(template.ends_connections(), ends, "{arguments:?}");
         }
     }
 

@@ -41,6 +41,33 @@ fn requests_say_what_the_flags_say() {
 }
 
 #[test]
+fn no_request_follows_one_that_asks_for_the_end_of_its_connection() {
+    // It keeps its connections, whatever it is asked.
+    let target = answering(&[EMPTY], false);
+    let load = |arguments: &str, header: Option<&str>, engine: &str| {
+        let mut load =
+            command("http", &format!("http://{target}/x"), &format!("-n 6 -c 2 {arguments} --engine {engine}"));
+        load.args(header.map(|header| format!("-HConnection: {header}")));
+        outcome(&load.output().expect("the binary runs"))
+    };
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        for (arguments, header, connects) in [
+            ("", None, 2),
+            ("", Some("close"), 6),
+            ("--http 1.0", None, 6),
+            ("--http 1.0", Some("keep-alive"), 2),
+            ("--http 1.0 -R 1k", None, 6),
+        ] {
+            let run = load(arguments, header, engine);
+            let counts =
+                ["requests.completed", "requests.failed", "connections.ended_idle"].map(|name| run.count(name));
+            assert_eq!((run.code, counts), (Some(0), [6, 0, 0]), "{engine} {arguments} {header:?}");
+            assert_eq!(run.count("establishment_time_us.count"), connects, "{engine} {arguments} {header:?}");
+        }
+    }
+}
+
+#[test]
 fn a_name_is_loaded_where_its_server_listens() {
     let (target, heads) = listening(EMPTY);
     let url = format!("http://localhost:{}/x", target.port());
