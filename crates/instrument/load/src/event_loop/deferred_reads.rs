@@ -17,19 +17,22 @@ pub(super) struct DeferredReads {
     /// Whether the kernel noted when the last of them came. It begins to a moment after it is asked
     /// to.
     stamped: bool,
-    large: bool,
+    /// Whether one was large, or ended with its connection, of whose end the kernel notes no time:
+    /// it would be taken for as late as it is read.
+    needs_waking: bool,
 }
 
 impl DeferredReads {
-    /// An answer of so many bytes came; `stamped` says whether the kernel noted when.
-    pub(super) fn answered(&mut self, bytes: u64, stamped: bool) {
+    /// An answer of so many bytes came; `stamped` says whether the kernel noted when. Without that
+    /// the end of the connection may have been its own (`ended`).
+    pub(super) fn answered(&mut self, bytes: u64, stamped: bool, ended: bool) {
+        self.needs_waking |= bytes > MOST_BYTES || ended && !stamped;
         self.stamped = stamped;
-        self.large |= bytes > MOST_BYTES;
     }
 
     /// Whether answers may stay unread for this long.
     pub(super) fn allows(&self, time: Duration) -> bool {
-        self.stamped && !self.large && time <= LONGEST && !time.is_zero()
+        self.stamped && !self.needs_waking && time <= LONGEST && !time.is_zero()
     }
 }
 
@@ -102,14 +105,25 @@ mod tests {
         let mut reads = DeferredReads::default();
         let short = Duration::from_micros(100);
         assert!(!reads.allows(short), "the size of an answer is not known yet");
-        reads.answered(MOST_BYTES, false);
+        reads.answered(MOST_BYTES, false, false);
         assert!(!reads.allows(short), "nobody noted when it came");
-        reads.answered(MOST_BYTES, true);
+        reads.answered(MOST_BYTES, true, false);
         assert!(reads.allows(short) && reads.allows(LONGEST));
         assert!(!reads.allows(LONGEST + Duration::from_nanos(1)) && !reads.allows(Duration::ZERO));
-        reads.answered(MOST_BYTES + 1, true);
-        reads.answered(1, true);
+        reads.answered(MOST_BYTES + 1, true, false);
+        reads.answered(1, true, false);
         assert!(!reads.allows(short), "one large answer is enough");
+    }
+
+    #[test]
+    fn answers_do_not_stay_unread_where_one_of_them_ended_with_its_connection() {
+        let short = Duration::from_micros(100);
+        for (stamped, allowed) in [(true, true), (false, false)] {
+            let mut reads = DeferredReads::default();
+            reads.answered(1, stamped, true);
+            reads.answered(1, true, false);
+            assert_eq!(reads.allows(short), allowed);
+        }
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let Some(connection) = self.slab.get(key) else { return };
         let request = self.request(connection);
         self.ledger.answered(request, answer, came, reported);
-        self.deferred_reads.answered(answer.payload, at.is_some());
+        self.deferred_reads.answered(answer.payload, at.is_some(), ended);
         let Some(connection) = self.slab.get_mut(key) else { return };
         connection.history.answered(self.rules);
         connection.state = State::Idle;
