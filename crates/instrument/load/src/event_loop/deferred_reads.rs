@@ -18,7 +18,8 @@ pub(super) struct DeferredReads {
     /// to.
     stamped: bool,
     /// Whether one was large, or ended with its connection, of whose end the kernel notes no time:
-    /// it would be taken for as late as it is read.
+    /// it would be taken for as late as it is read. Or a request had no room in its socket: the
+    /// server would wait for the rest of it.
     needs_waking: bool,
 }
 
@@ -28,6 +29,11 @@ impl DeferredReads {
     pub(super) fn answered(&mut self, bytes: u64, stamped: bool, ended: bool) {
         self.needs_waking |= bytes > MOST_BYTES || ended && !stamped;
         self.stamped = stamped;
+    }
+
+    /// The rest of a request waits for room in its socket, which is reported as answers are.
+    pub(super) fn awaits_room(&mut self) {
+        self.needs_waking = true;
     }
 
     /// Whether answers may stay unread for this long.

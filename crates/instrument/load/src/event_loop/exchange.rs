@@ -61,15 +61,18 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             }
             match self.sockets.write(socket, bytes) {
                 Ok(count) => {
+                    let is_whole = count == bytes.len();
                     connection.written += count;
-                    if count < bytes.len() {
-                        return Ok(());
+                    if !is_whole {
+                        break;
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => return Err(Cause::Write),
             }
         }
+        self.deferred_reads.awaits_room();
+        Ok(())
     }
 
     /// Reads what has arrived. `ended` says that the end of the stream is among it, so that reading

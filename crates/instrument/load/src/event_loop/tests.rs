@@ -25,12 +25,15 @@ fn a_million_connections_have_slots_well_under_200_bytes() {
     assert!(slot_bytes::<crate::http::Http, Epoll>() <= 192, "{}", slot_bytes::<crate::http::Http, Epoll>());
 }
 
-/// Sockets that are connected at once and take every byte, and at which nothing ever arrives.
+/// Sockets that are connected at once and take every byte unless they are full, and at which
+/// nothing ever arrives.
 #[derive(Default)]
 struct Silent<const DEFERS: bool = false> {
     sent: usize,
     /// Those of them that the loop has not asked for yet.
     untold: usize,
+    /// There is room for a part of each message only.
+    is_full: bool,
 }
 
 impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
@@ -60,9 +63,10 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
     }
 
     fn write(&mut self, _socket: &(), bytes: &[u8]) -> io::Result<usize> {
-        self.sent += bytes.len();
-        self.untold += bytes.len();
-        Ok(bytes.len())
+        let count = if self.is_full { bytes.len() / 2 } else { bytes.len() };
+        self.sent += count;
+        self.untold += count;
+        Ok(count)
     }
 
     fn take_sent(&mut self) -> usize {
@@ -222,6 +226,18 @@ fn bytes_that_were_sent_before_the_window_are_not_its_own() {
         [(warm_up.sent, warm_up.bytes_sent), (books.window.sent, books.window.bytes_sent)],
         [(2, 128), (3, 192)]
     );
+}
+
+#[test]
+fn answers_do_not_stay_unread_where_a_request_has_to_wait_for_room() {
+    let mut event_loop = open_loop(|_| ());
+    event_loop.deferred_reads.answered(64, true, false);
+    let allows = |event_loop: &EventLoop<Echo, Silent>| event_loop.deferred_reads.allows(Duration::from_micros(100));
+    event_loop.dispatch(1);
+    assert!(allows(&event_loop), "all of it was written");
+    event_loop.sockets.is_full = true;
+    event_loop.dispatch(1);
+    assert_eq!((event_loop.sockets.sent, allows(&event_loop)), (64 + 32, false));
 }
 
 #[test]
