@@ -143,7 +143,7 @@ pub(super) struct Common {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "summary",
-        conflicts_with = "json",
+        conflicts_with_all = ["json", "per_connection"],
         help_heading = "Output"
     )]
     pub(super) csv: Option<Form>,

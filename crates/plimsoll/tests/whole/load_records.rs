@@ -113,6 +113,21 @@ fn the_summary_is_a_row_of_named_columns() {
 }
 
 #[test]
+fn a_row_stands_alone() {
+    for form in ["--csv", "--csv=three-servers", "--csv=tcpbenchmark"] {
+        for other in ["--per-connection", "--json"] {
+            let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+            let output = load.args(["load", "echo", "127.0.0.1:7", form, other]).output().expect("it runs");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(2) && stderr.contains("cannot be used with"),
+                "{form} {other}: {stderr}"
+            );
+        }
+    }
+}
+
+#[test]
 fn the_rows_of_three_servers_client_are_appended_run_by_run() {
     let file = Scratch::new(".txt");
     let target = echo().to_string();
