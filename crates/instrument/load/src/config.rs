@@ -102,6 +102,15 @@ impl Config {
         (self.part.number + self.connections).saturating_sub(target).div_ceil(self.targets.len()) as u64
     }
 
+    /// How many requests the run is to make, where a number of them ends it; or else 0.
+    pub(crate) fn requests_asked_for(&self) -> u64 {
+        match self.stop_condition {
+            StopCondition::Time(_) => 0,
+            StopCondition::Requests(requests) => requests,
+            StopCondition::Each(requests) => requests * self.connections as u64,
+        }
+    }
+
     /// Whether no connection is closed before the last has done what it had to do: behind a barrier
     /// all are up together, for the server too, which may accept the last of them when the
     /// first has long been answered. An open loop ends by itself, connection by connection.

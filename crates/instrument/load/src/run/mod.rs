@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use plimsoll_measure::tally::{Connections, Tally};
+use plimsoll_measure::tally::{Connections, Requests, Tally};
 use plimsoll_reactor::source::Rotation;
 use plimsoll_reactor::worker_group::{Growth, Phase, WorkerGroup};
 use plimsoll_sys::descriptor;
@@ -218,7 +218,7 @@ fn run_loops<P: Protocol, S: Sockets>(
     let room = S::room(descriptor::limit().saturating_sub(RESERVED_DESCRIPTORS)).max(1);
     let tables_per_worker = config.connections.div_ceil(workers).div_ceil(room);
     if let Some(interrupted) = wait_for_start(config, &signals, observer) {
-        return Ok(Outcome::nothing(interrupted));
+        return Ok(Outcome::nothing(config, interrupted));
     }
     let shared = share(config, protocol, workers * tables_per_worker, tables_per_worker)?;
     let body = Arc::clone(&shared);
@@ -260,7 +260,7 @@ fn run_threads<P: Protocol>(
     if let Some(interrupted) = wait_for_start(config, &signals, observer) {
         team.set_phase(Phase::Stop);
         team.join();
-        return Ok(Outcome::nothing(interrupted));
+        return Ok(Outcome::nothing(config, interrupted));
     }
     let mut coordinator = Coordinator::new(&shared, observer, signals, config.connections, threads::bytes_each::<P>())?;
     coordinator.set_first_moments();
@@ -335,11 +335,15 @@ impl Outcome {
         }
     }
 
-    /// A run that was ended before it began: its window is the instant at which it was ended.
-    fn nothing(interrupted: Signal) -> Outcome {
+    /// A run that was ended before it began: its window is the instant at which it was ended, and
+    /// of a count nothing was sent.
+    fn nothing(config: &Config, interrupted: Signal) -> Outcome {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opened_unix_ns = now.as_nanos() as u64;
-        Outcome { opened_unix_ns, interrupted: Some(interrupted), ..Outcome::nothing_yet() }
+        let mut outcome = Outcome { opened_unix_ns, interrupted: Some(interrupted), ..Outcome::nothing_yet() };
+        let count = config.requests_asked_for();
+        outcome.window.requests = Requests { scheduled: count, unsent: count, ..Requests::default() };
+        outcome
     }
 }
 

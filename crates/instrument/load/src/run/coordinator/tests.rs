@@ -170,3 +170,13 @@ fn a_run_is_late_by_the_time_from_its_instant_to_its_beginning() {
         assert_eq!(lag(start_at, began), Duration::from_nanos(late));
     }
 }
+
+#[test]
+fn what_a_count_asks_for_is_never_sent_where_a_signal_ends_it_before_its_start() {
+    let length = StopCondition::Time(Duration::from_secs(1));
+    for (stop_condition, unsent) in [(StopCondition::Requests(7), 7), (StopCondition::Each(3), 30), (length, 0)] {
+        let config = Config { stop_condition, ..closed_loop() };
+        let requests = Outcome::nothing(&config, Signal::Interrupt).window.requests;
+        assert_eq!((requests.scheduled, requests.unsent), (unsent, unsent), "{stop_condition:?}");
+    }
+}
