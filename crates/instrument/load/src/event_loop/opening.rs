@@ -7,7 +7,7 @@ use plimsoll_reactor::slab::Key;
 
 use super::{Connection, EventLoop, OPEN_BATCH, PENDING, Sockets, State};
 use crate::backoff::{History, Retry};
-use crate::config::{Recovery, StopCondition};
+use crate::config::{Config, Recovery, StopCondition};
 use crate::protocol::Protocol;
 use crate::shared::{EPROTO, ETIMEDOUT};
 
@@ -121,14 +121,14 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// Begins to connect a connection's socket.
     fn open_socket(&mut self, key: Key) -> io::Result<()> {
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
-        let targets = &self.shared.config.targets;
+        let Config { targets, part, .. } = &self.shared.config;
         let target = self.shared.config.target(connection.number as usize);
         let turn = if self.shared.config.opening.reconnect {
             // Ports of closed connections stay in TIME_WAIT, so it is connects that are counted,
             // not connections.
-            self.connects * self.shared.control.gauges.len() + self.number + self.shared.config.part.number
+            (self.connects * self.shared.control.gauges.len() + self.number) * part.of + part.number
         } else {
-            (connection.number as usize + self.shared.config.part.number) / targets.len()
+            (connection.number as usize + part.number) / targets.len()
         };
         self.connects += 1;
         let source = self.shared.rotations[target].address(turn);

@@ -6,12 +6,13 @@ use std::os::fd::BorrowedFd;
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 use plimsoll_measure::tally::{Cause, Requests};
+use plimsoll_reactor::source::Rotation;
 use plimsoll_sys::readiness::Ready;
 
 use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
-use crate::config::{Config, Pace, Phase as Start, StopCondition};
+use crate::config::{Config, Pace, Part, Phase as Start, StopCondition};
 use crate::control::Gauge;
 use crate::echo::Echo;
 use crate::ledger::Books;
@@ -34,6 +35,8 @@ struct Silent<const DEFERS: bool = false> {
     untold: usize,
     /// There is room for a part of each message only.
     is_full: bool,
+    /// Where each was connected from.
+    sources: Vec<Option<IpAddr>>,
 }
 
 impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
@@ -54,7 +57,8 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
         true
     }
 
-    fn connect(&mut self, _key: Key, _target: SocketAddr, _source: Option<IpAddr>) -> io::Result<()> {
+    fn connect(&mut self, _key: Key, _target: SocketAddr, source: Option<IpAddr>) -> io::Result<()> {
+        self.sources.push(source);
         Ok(())
     }
 
@@ -238,6 +242,21 @@ fn answers_do_not_stay_unread_where_a_request_has_to_wait_for_room() {
     event_loop.sockets.is_full = true;
     event_loop.dispatch(1);
     assert_eq!((event_loop.sockets.sent, allows(&event_loop)), (64 + 32, false));
+}
+
+#[test]
+fn processes_that_share_a_load_take_turns_with_the_source_addresses() {
+    let addresses: Vec<IpAddr> = (1..=6).map(|last| IpAddr::from([127, 0, 0, last])).collect();
+    let mut config = config(Pace::Closed { think: Think::None, phase: Start::Spread });
+    (config.connections, config.part) = (1, Part { number: 1, of: 3 });
+    config.opening.reconnect = true;
+    let mut shared = shared(config, echo());
+    shared.rotations = vec![Rotation::Listed(addresses.clone())];
+    let mut event_loop: EventLoop<Echo, Silent> = EventLoop::new(Arc::new(shared), 0, 0, Silent::default());
+    event_loop.open_connections();
+    let key = event_loop.slab.keys().next().expect("it is there");
+    assert!(event_loop.connect(key) && event_loop.connect(key));
+    assert_eq!(event_loop.sockets.sources, [Some(addresses[1]), Some(addresses[4])]);
 }
 
 #[test]

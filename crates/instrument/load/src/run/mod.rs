@@ -287,7 +287,8 @@ fn share<P: Protocol>(
 /// Which source address each connection uses, for each target.
 fn rotations(config: &Config) -> Vec<Rotation> {
     // With a connection for each request there is no telling how many there will be.
-    let each = if config.opening.reconnect { usize::MAX } else { config.connections.div_ceil(config.targets.len()) };
+    let all = config.connections * config.part.of;
+    let each = if config.opening.reconnect { usize::MAX } else { all.div_ceil(config.targets.len()) };
     let choose = |target: &SocketAddr| Rotation::choose(target.ip(), each, &config.opening.sources);
     config.targets.iter().map(choose).collect()
 }
