@@ -186,6 +186,45 @@ def test_a_limit_is_judged_by_what_is_known_of_its_figure(
     condition: str, values: Sequence[float], untold: int, interval: tuple[float, float], *, met: bool | None
 ) -> None:
     limit = limit_of("requests.failed", condition)
-    assert judge_limit(limit, values, untold=untold) == (met, interval)
+    ends = [(each, each) for each in values]
+    assert judge_limit(limit, ends, untold=untold) == (met, interval)
     if not untold:
-        assert judge_limit(limit, values) == (met, interval)
+        assert judge_limit(limit, ends) == (met, interval)
+
+
+@pytest.mark.parametrize(
+    ("condition", "ends", "untold", "met", "interval"),
+    [
+        # The cut requests may have taken any time: six trials whose estimates are 4 met `< 5`.
+        ("< 5", [(3, 9)] * 6, 0, None, (3, 9)),
+        ("< 5", [(3, 4.5)] * 6, 0, True, (3, 4.5)),
+        ("< 5", [(5, 9)] * 6, 0, False, (5, 9)),
+        ("> 5", [(3, 9)] * 6, 0, None, (3, 9)),
+        ("< 5", [(4, 4)] * 8 + [(3, 9)], 0, True, (4, 4)),
+        ("< 5", [(4, 4)] * 8 + [(3, 9)] * 2, 0, None, (3, 9)),
+        ("< 5", [(4, 4)] * 8 + [(3, 9)], 1, None, (3, 9)),
+        # Too few for an interval have to agree with their whole bounds.
+        ("< 5", [(4, 4), (3, 9)], 0, None, (-math.inf, math.inf)),
+        ("< 5", [(4, 4), (3, 4.9)], 0, True, (-math.inf, math.inf)),
+    ],
+)
+def test_a_limit_is_judged_by_the_bounds_of_disturbed_trials(
+    condition: str,
+    ends: Sequence[tuple[float, float]],
+    untold: int,
+    interval: tuple[float, float],
+    *,
+    met: bool | None,
+) -> None:
+    assert judge_limit(limit_of("completed_rate", condition), ends, untold=untold) == (met, interval)
+
+
+def test_a_limit_that_the_estimates_of_disturbed_trials_meet_and_their_bounds_may_not_is_undecided() -> None:
+    """The verdicts took the bounds, and the limits did not."""
+    cut = replace(CUT, bounds={P99: (3e3, 90e3)}, estimates={P99: 4e3})
+    trials = [replace(trial("ok", response_time_us__p99=4e3), cut=cut) for _ in range(8)]
+    limit = limit_of("response_time.p99", "< 5ms")
+    [found] = summarise_point(POINT, trials, [limit], paths_off=False).limits
+    assert (found.met, found.median, found.median_ci95) == (None, 4e3, (3e3, 90e3))
+    [found] = summarise_point(POINT, [replace(each, cut=None) for each in trials], [limit], paths_off=False).limits
+    assert (found.met, found.median_ci95) == (True, (4e3, 4e3))

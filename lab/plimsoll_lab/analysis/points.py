@@ -71,21 +71,27 @@ def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
 
 def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
     """What the trials of a point say of a limit."""
-    values = [trial.figures[limit.figure] for trial in valid if limit.figure in trial.figures]
-    met, (low, high) = judge_limit(limit, values, untold=len(valid) - len(values))
+    told = [trial for trial in valid if limit.figure in trial.figures]
+    met, (low, high) = judge_limit(limit, [_ends(trial, limit.figure) for trial in told], untold=len(valid) - len(told))
     return LimitSummary(
         point=point.setting,
         limit=limit.text,
         figure=limit.figure,
-        median=statistics.median(values) if values else None,
+        median=statistics.median(trial.figures[limit.figure] for trial in told) if told else None,
         median_ci95=(low if math.isfinite(low) else None, high if math.isfinite(high) else None),
         met=met,
     )
 
 
-def judge_limit(limit: Limit, values: Sequence[float], *, untold: int = 0) -> tuple[bool | None, Interval]:
-    """Whether a limit is met, None where it cannot be told, and the interval that says so; `untold`
-    is how many trials do not tell the figure.
+def _ends(trial: TrialRecord, figure: str) -> Interval:
+    """Between which values the figure of a trial lies: apart where moments were cut out of it."""
+    found = trial.figures[figure]
+    return (found, found) if trial.cut is None else trial.cut.bounds.get(figure, (found, found))
+
+
+def judge_limit(limit: Limit, values: Sequence[Interval], *, untold: int = 0) -> tuple[bool | None, Interval]:
+    """Whether a limit is met, None where it cannot be told, and the interval that says so; `values`
+    are what each trial's figure lies between, and `untold` is how many trials do not tell it.
 
     The median meets a limit where its whole interval of 95 % does, so that luck decides in at most
     2.5 % of limits either way. Too few trials for that interval decide where they all agree. Every
@@ -95,13 +101,15 @@ def judge_limit(limit: Limit, values: Sequence[float], *, untold: int = 0) -> tu
     def meets(value: float) -> bool:
         return OPERATORS[limit.operator](value, limit.value)
 
+    lows, highs = [low for low, _ in values], [high for _, high in values]
     if limit.operator in EXACT:
-        if not all(map(meets, values)):
+        # The suite's reader allows them of counts alone, which have no bounds.
+        if not all(map(meets, lows)):
             met: bool | None = False
         else:
             met = None if untold or not values else True
-        return met, (min(values, default=-math.inf), max(values, default=math.inf))
-    interval = median_bounds(values, untold)
-    few = median_interval(values) is None and not untold
-    ends = {meets(each) for each in (values if few else interval)}
+        return met, (min(lows, default=-math.inf), max(highs, default=math.inf))
+    interval = (median_bounds(lows, untold)[0], median_bounds(highs, untold)[1])
+    few = median_interval(lows) is None and not untold
+    ends = {meets(each) for each in ([*lows, *highs] if few else interval)}
     return (ends.pop() if len(ends) == 1 else None), interval
