@@ -9,17 +9,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_records import stored_run
+from made_records import point_summary, stored_run
 
 from plimsoll_lab.analysis.family import is_told_less, value_of
-from plimsoll_lab.analysis.repeats import as_first_measured, repeats_that_decide
+from plimsoll_lab.analysis.repeats import Outcomes, as_first_measured, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import run_warnings
+from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.experiment.run import lasting_causes, with_discarded_attempt
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.results import Call
 from plimsoll_lab.stats.verdict import Verdict, decide
 from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import Status
+from plimsoll_lab.store.summary_record import ClaimRecord, LimitSummary
+from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.trial.retry import retry_reason
 
 
@@ -113,12 +116,13 @@ def test_a_run_that_was_ended_by_hand_is_not_said_to_have_ended_for_its_failures
     assert [each.message for each in found if each.code == "incomplete"] == [said]
 
 
-def verdict_of(trials: Sequence[TrialRecord]) -> list[Verdict]:
+def verdict_of(trials: Sequence[TrialRecord]) -> Outcomes:
     values: dict[str, dict[int, Value]] = {
         name: {each.block: each.figures["x"] for each in trials if each.point == point and each.outcome == "ok"}
         for point, name in enumerate("ab")
     }
-    return decide([FigureComparison(figure="x", better="higher", at={}, contenders=values)], margin=0.05, seed=1)
+    family = [FigureComparison(figure="x", better="higher", at={}, contenders=values)]
+    return Outcomes(verdicts=decide(family, margin=0.05, seed=1))
 
 
 def test_a_verdict_that_rests_on_repeated_trials_is_shown_without_them_too() -> None:
@@ -163,7 +167,7 @@ def test_every_verdict_that_repeats_decide_is_named_with_its_setting_and_both_an
         ([again, trial("ok")], f"1 trial that was made again changes 2 of 3 verdicts: {several}"),
         ([again, trial("ok"), again], f"2 trials that were made again change 2 of 3 verdicts: {several}"),
     ):
-        [warning] = repeats_that_decide(made, now, lambda _: before)
+        [warning] = repeats_that_decide(made, Outcomes(verdicts=now), lambda _: Outcomes(verdicts=before))
         assert warning.message == told
         assert warning.code == "repeats_decide"
         assert warning.remedy == "more repetitions, or a quieter machine, on which no trial has to be made again"
@@ -171,6 +175,51 @@ def test_every_verdict_that_repeats_decide_is_named_with_its_setting_and_both_an
 
 @pytest.mark.parametrize("least", range(2, 10))
 def test_one_trial_in_ten_more_that_leaves_a_time_untold_is_never_too_many(least: int) -> None:
+def test_a_gate_and_limits_that_rest_on_repeated_trials_are_shown_without_them_too(tmp_path: Path) -> None:
+    """A gate passed, and a limit was met, by trials that were made again alone: nothing said so."""
+    folder = stored_run(tmp_path / "0001", ("base", "new"), repeat=8)
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"baseline": "base", "tolerance": 0.05})
+    run.limits = (read_limit("completed_rate", "> 950", source="it.toml"),)
+    folder.write_run(run)
+    for each in folder.read_trials():
+        rate = 1000.0 + each.block
+        now = replace(each, figures={"completed_rate": rate, "response_time_us.p50": 200.0 + each.block})
+        if each.point == 1:
+            slow = {**now.figures, "completed_rate": 0.9 * rate}
+            now = with_discarded_attempt(replace(trial("ok", "steal"), figures=slow), now)
+        folder.write_trial(now)
+    summary = summarise_run(folder)
+    assert summary.gate is not None
+    assert summary.gate.outcome == "pass"
+    assert [each.met for point in summary.points for each in point.limits] == [True, True]
+    told = [each.message for each in summary.warnings if each.code == "repeats_decide"]
+    made_again = "8 trials that were made again change"
+    assert f"{made_again} the gate: pass with them, worse without" in told
+    limits = "1 of 2 limits: 'completed_rate > 950' at model new: met with them, missed without"
+    assert f"{made_again} {limits}" in told
+
+
+def test_a_limit_of_a_point_that_repeats_alone_gave_a_result_and_a_claim_are_told_too() -> None:
+    limit = LimitSummary(
+        point={"load.connections": 8}, limit="completed_rate > 9", figure="completed_rate", median=10,
+        median_ci95=(9, 11), met=None,
+    )  # fmt: skip
+    point = point_summary({"load.connections": 8})
+    claim = ClaimRecord(
+        name="faster", source="it", figure="x", at={}, over=None, against=None, difference=False, expect="> 1",
+        free="", outcome="confirmed", value=2, interval=(1.5, 3), reason="",
+    )  # fmt: skip
+    untold = claim.model_copy(update={"outcome": "cannot be told"})
+    now = Outcomes(points=[point.model_copy(update={"limits": [limit]})], claims=[claim, claim])
+    again = with_discarded_attempt(trial("ok", "steal"), trial("ok"))
+    found = repeats_that_decide([again], now, lambda _: Outcomes(points=[point], claims=[claim, untold]))
+    limits, claims = (each.message.removeprefix("1 trial that was made again changes ") for each in found)
+    place = "'completed_rate > 9' at 8 connections"
+    assert limits == f"1 of 1 limits: {place}: cannot be told with them, not judged without"
+    assert claims == "1 of 2 claims: 'faster': confirmed with them, cannot be told without"
+
+
     """By rounding, 0.8 less 0.7 is more than a tenth, and 0.9 less 0.8 is not."""
     assert not is_told_less(least / 10, (least + 1) / 10)
     assert is_told_less((least - 1) / 10, (least + 1) / 10)

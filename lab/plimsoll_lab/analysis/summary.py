@@ -16,7 +16,7 @@ from plimsoll_lab.analysis.imported import answer_imported
 from plimsoll_lab.analysis.knees import check_settings, find_knees
 from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.points import summarise_point
-from plimsoll_lab.analysis.repeats import repeats_that_decide
+from plimsoll_lab.analysis.repeats import Outcomes, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
 from plimsoll_lab.analysis.searches import describe_searches, searches_without_capacity
 from plimsoll_lab.analysis.severity import graded
@@ -71,6 +71,13 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     return _Judged(by_point=by_point, points=points, family=family, rankings=rankings, verdicts=found)
 
 
+def _outcomes(run: RunRecord, trials: Sequence[TrialRecord]) -> Outcomes:
+    judged = _judge(run, trials)
+    gate = judge_gate(run, judged.family, judged.points, trials)
+    claims = judge_claims(run, judged.points, trials)
+    return Outcomes(verdicts=judged.verdicts, gate=gate, points=judged.points, claims=claims)
+
+
 def points_of(run: RunRecord, trials: Sequence[TrialRecord]) -> Sequence[PointSummary]:
     """Every point of a run but the controls, from some trials."""
     return _judge(run, trials).points
@@ -87,12 +94,6 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     held = control_verdicts(family, seed=run.seed)
     answered = [verdict_record(verdict) for verdict in judged.verdicts]
     scores = _as_judged(score(judged.rankings, margin=margin), judged.verdicts)
-    # A search makes its trials as it goes: it has no first measurements to judge apart.
-    again = (
-        repeats_that_decide(trials, judged.verdicts, lambda made: _judge(run, made).verdicts)
-        if run.search is None
-        else []
-    )
     capacities = describe_searches(run)
     complete, valid = _completeness(run, trials, points, capacities)
     # A search goes past every limit on purpose.
@@ -100,7 +101,10 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     evidence = Evidence(
         verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
     )
-    gate = judge_gate(run, family, points, trials)
+    gate, claims = judge_gate(run, family, points, trials), judge_claims(run, points, trials)
+    # A search makes its trials as it goes: it has no first measurements to judge apart.
+    now = Outcomes(verdicts=judged.verdicts, gate=gate, points=points, claims=claims)
+    again = repeats_that_decide(trials, now, lambda made: _outcomes(run, made)) if run.search is None else []
     seen = warnings_by_code(run, trials)
     return RunSummary(
         run=str(folder.path),
@@ -124,7 +128,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         scores=scores,
         knees=find_knees(run, trials),
         network=network.paths(run),
-        claims=judge_claims(run, points, trials),
+        claims=claims,
         references=compare_references(run, points, trials),
         stops=stops,
         limits_missed=[limit for point in points for limit in point.limits if limit.met is False],
