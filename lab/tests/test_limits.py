@@ -140,6 +140,19 @@ def test_a_limit_of_which_nothing_can_be_told_ends_in_4(limits: str, code: int, 
     assert ("limits of which it cannot be told" in render(summary, folder.read_run(), colour=False)) == (code == 4)
 
 
+def test_a_limit_that_is_missed_at_one_point_ends_in_3_whatever_another_point_lacks(tmp_path: Path) -> None:
+    """It ended in 4, which is taken for a machine that was too busy to tell."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "uring"), repeat=6)
+    run = folder.read_run()
+    run.limits = [read_limit("completed_rate", "> 5000", source="it.toml")]
+    folder.write_run(run)
+    for each in folder.read_trials():
+        if each.point == 1:
+            folder.write_trial(replace(each, outcome="invalid", reason="others used 2.00 cores"))
+    summary = summarise_run(folder)
+    assert (exit_code(summary), len(summary.limits_missed)) == (3, 1)
+
+
 def test_a_limit_on_a_figure_that_no_trial_has_is_said_to_be_one(tmp_path: Path) -> None:
     """More repetitions would tell no more."""
     folder = stored_run(tmp_path / "0001", repeat=2)

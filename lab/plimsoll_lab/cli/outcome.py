@@ -125,11 +125,12 @@ def exit_code(summary: RunSummary) -> int:
     outcomes = {point.outcome for point in summary.points}
     if "failed" in outcomes:
         return FAILED
-    if outcomes & {"generator_limited", "invalid"}:
+    # Limits are judged at points that have a result, whatever the others lack.
+    if summary.limits_missed:
+        return LIMIT_MISSED
+    if outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
         return INVALID
-    if not outcomes & {"ok", "hard_limit"}:
-        return FAILED
-    return LIMIT_MISSED if summary.limits_missed else INVALID if summary.limits_undecided else DONE
+    return DONE if outcomes & {"ok", "hard_limit"} else FAILED
 
 
 def _search_exit_code(found: Sequence[CapacityRecord]) -> int:
