@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from made_records import ENVIRONMENT, run_record
 
 from plimsoll_lab.analysis.environments import changes_of_machine, differences_between
-from plimsoll_lab.store.run_record import DescriptorLimits, EnvironmentRecord
+from plimsoll_lab.store.run_record import DescriptorLimits, EnvironmentRecord, HostRecord, RunRecord
 from plimsoll_lab.suite.spec import RunSettings
 
 
@@ -71,6 +71,32 @@ def test_what_has_parts_is_told_with_each_of_them() -> None:
     assert unlike([ENVIRONMENT], [changed(open_files_limit=more)]) == [
         "open files limit: soft 1024, hard 20000 in A, soft 2048, hard 20000 in B"
     ]
+
+
+def test_runs_on_a_cluster_are_held_against_each_other_by_the_hosts_that_measured() -> None:
+    """The lab's own machine was the same in both, and a server on more CPUs was called better."""
+
+    def on(**hosts: EnvironmentRecord) -> RunRecord:
+        records = [
+            HostRecord(
+                name=name, address=name, called=(), labels={}, machine=name, versions={}, environment=each.to_json()
+            )
+            for name, each in hosts.items()
+        ]
+        return run_record().model_copy(update={"hosts": records})
+
+    def told(a: RunRecord, b: RunRecord) -> list[str]:
+        return differences_between([[("0001", a)], [("0002", b)]])
+
+    small, large, nearly = ENVIRONMENT, changed(cpus=8), changed(memory="8000100 kB")
+    two = on(h1=small, h2=small)
+    assert told(two, on(h1=nearly, h2=small)) == []
+    assert told(two, on(h1=large, h2=large)) == ["cpus: 2 in A, 8 in B"]
+    assert told(two, on(h1=large, h2=small)) == ["cpus: 2 in A, h1 8, h2 2 in B"]
+    assert told(on(h1=large, h2=small), on(h1=large, h2=nearly)) == []
+    assert told(on(h1=large, h2=small), on(h1=small, h2=large)) == ["cpus: h1 8, h2 2 in A, h1 2, h2 8 in B"]
+    # Hosts like the machine that runs on emulated ones use are like it.
+    assert told(two, run_record()) == []
 
 
 def test_runs_that_warmed_up_otherwise_are_unlike() -> None:

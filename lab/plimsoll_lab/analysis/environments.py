@@ -79,7 +79,12 @@ def changes_of_machine(before: EnvironmentRecord, now: EnvironmentRecord) -> lis
 def _property(name: str, run: RunRecord) -> object:
     if name == WARM_UP:
         return run.settings.warm_up or "none"
-    return run.environment.to_json()[name]
+    # Of a cluster the lab's own machine measures nothing.
+    hosts = {host.name: host.environment.get(name) for host in run.hosts}
+    if not hosts:
+        return run.environment.to_json()[name]
+    first = next(iter(hosts.values()))
+    return first if all(_alike(name, first, each) for each in hosts.values()) else hosts
 
 
 def _alike_runs(name: str, sides: Sequence[Sequence[tuple[str, object]]]) -> list[tuple[object, list[list[str]]]]:
@@ -111,6 +116,8 @@ def _words(names: Sequence[str]) -> str:
 
 
 def _alike(name: str, a: object, b: object) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_alike(name, a[key], b[key]) for key in a)
     if name == "memory" and isinstance(a, str) and isinstance(b, str):
         sizes = [int(match[0]) for text in (a, b) if (match := re.match(r"\d+", text))]
         return len(sizes) == 2 and abs(sizes[0] - sizes[1]) <= MEMORY_TOLERATED * max(sizes)  # noqa: PLR2004 - a pair
@@ -119,5 +126,5 @@ def _alike(name: str, a: object, b: object) -> bool:
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
+        return ", ".join(f"{key} {_shown(each)}" for key, each in value.items())
     return "not known" if value is None else str(value)
