@@ -107,7 +107,18 @@ def _cost(relay: str, points: Sequence[Json], costs: Sequence[Json]) -> str:
     said = f"{who} costs {_with_interval(added)} us and {_with_interval(times)} times the direct echo"
     failed = [each for each in own if int(each["point"]["load.connections"]) > count and each["outcome"] != "ok"]
     beyond = f", and has no result beyond ({failed[-1]['reason']})" if failed else ""
-    return f"{said} at {count:,} connections{beyond}"
+    few = [*_few("direct", direct), *_few(relay, point)]
+    told_by = f" (told by {formatting.listed(few)} alone)" if few else ""
+    return f"{said} at {count:,} connections{told_by}{beyond}"
+
+
+def _few(which: str, point: Json) -> list[str]:
+    """How many trials of a point tell their time, where not all with a result do: the rest may be
+    the slowest.
+    """
+    valid = point["valid_n"]
+    told = point["figures"][FIGURE].get("n", valid)
+    return [f"{told} of {valid} {which} trials"] if told < valid else []
 
 
 def _direct(point: Json, points: Sequence[Json]) -> Iterator[Json]:

@@ -167,6 +167,18 @@ def test_a_chapter_says_what_forwarding_costs_and_at_how_many_connections(tmp_pa
     assert "Forwarding costs 44.0 [40.0, 48.0] us and 1.90 [1.80, 2.00] times the direct echo" in chapter
 
 
+def test_a_chapter_says_by_how_many_trials_it_knows_what_forwarding_costs(tmp_path: Path) -> None:
+    """Its table of claims said that the rest may be the slowest, and the sentence above nothing."""
+    points = [
+        {**each, "figures": {name: {**told, "n": n} for name, told in each["figures"].items()}}
+        for each, n in zip(PORT_FWD["points"], (6, 6, 3, 6, 6, 5, 6, 6), strict=True)
+    ]
+    chapter = flat(write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"points": points}))
+    by = "told by 3 of 6 direct trials and 5 of 6 forwarder trials alone"
+    assert f"times the direct echo at 60,000 connections ({by}); haproxy costs 25.0 us" in chapter
+    assert "times the direct echo at 1,000 connections, and has no result" in chapter
+
+
 def test_costs_are_of_trials_of_one_block() -> None:
     def trial(target: list[str], block: int, mean_us: float, outcome: str = "ok") -> Any:  # noqa: ANN401 - a record
         setting = {"load.target": target, "load.connections": 10}
