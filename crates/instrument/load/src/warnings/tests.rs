@@ -269,6 +269,16 @@ fn lateness_is_that_of_all_processes_however_few_requests_each_has() {
     assert!(!accident.valid);
     judge_together(&mut accident, &open());
     assert_eq!((accident.valid, codes_of(&accident), accident.doubted.len()), (true, codes(&[]), 0));
+    // One generator of several says so of itself: the figures of all are the server's.
+    let mut accident = merged(&open(), &honest, &late);
+    judge_merged(&mut accident);
+    assert_eq!((accident.valid, codes_of(&accident), accident.doubted.len()), (true, codes(&["generator_late"]), 0));
+    // One that could not ask for more was no accident.
+    let full = Outcome { busiest_work: WINDOW, ..late };
+    let mut saturated = merged(&open(), &honest, &full);
+    judge_merged(&mut saturated);
+    assert!(!saturated.valid);
+    assert!(codes_of(&saturated).contains(&"generator_saturated".to_owned()));
 }
 
 #[test]

@@ -45,16 +45,19 @@ pub fn judge_together(summary: &mut Summary, config: &Config) {
 
 /// Judges the merged record of generators, each of which was judged alone: the whole may have
 /// enough samples where no part has, and the availability of the whole replaces that of its parts.
-/// A generator that was late makes the whole invalid, and so do several which were late together.
+/// Lateness is that of the published figures, so of all generators together: where one was late by
+/// half of a figure of its own, that of the whole may be the server's. One that could not ask for
+/// more makes the whole invalid.
 pub fn judge_merged(summary: &mut Summary) {
-    if let Some((warning, invalid)) = lateness(summary) {
-        summary.valid &= !invalid;
-        if summary.warnings.iter().all(|known| known.code != LATE) {
-            summary.warnings.push(warning);
-        }
+    let has = |code: &str| summary.warnings.iter().any(|known| known.code == code);
+    let (saturated, was_late) = (has(SATURATED), has(LATE));
+    let late = lateness(summary);
+    let invalid = late.as_ref().is_some_and(|(_, invalid)| *invalid);
+    summary.valid = (summary.valid || (was_late && !saturated)) && !invalid;
+    if let Some((warning, _)) = late.filter(|_| !was_late) {
+        summary.warnings.push(warning);
     }
-    let own: Vec<String> = doubted_figures(summary).into_iter().filter(|own| !summary.doubted.contains(own)).collect();
-    summary.doubted.extend(own);
+    summary.doubted = doubted_figures(summary);
     let lost = unavailability(summary);
     summary.warnings.retain(|warning| warning.code != FEW_SAMPLES && (lost.is_none() || warning.code != UNAVAILABLE));
     let anew = [lost, few_samples(summary)];
