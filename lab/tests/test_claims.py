@@ -260,3 +260,17 @@ def test_a_claim_says_how_many_blocks_tell_it() -> None:
     assert judged(CLAIMED).reason.endswith("; 3 of 5 blocks tell it")
     every = {0: [10.0] * 5, 1: [20.0] * 5}
     assert judged(CLAIMED, values=every).reason == "the whole interval lies in the claimed range"
+
+
+def test_a_response_time_of_one_generator_that_fewer_trials_tell_is_held_against_no_other() -> None:
+    """That of all generators was not, and that of a host's was called contradicted."""
+    figure = "client.h2.response_time_us.mean"
+    trials = [replace(each, figures={figure: each.figures["response_time_us.mean"]}) for each in made(
+        {0: [10.0] * 6, 1: [20.0] * 6}
+    )]  # fmt: skip
+    trials[0] = replace(trials[0], figures={})
+    run = run_record()
+    run.claims = [replace(CLAIMED, figure=figure, least=3.0, most=None)]
+    (told,) = judge_claims(run, points(), trials)
+    assert told.outcome == "cannot be told"
+    assert told.reason.startswith("83 % of one point's trials tell it, 100 % of another's")

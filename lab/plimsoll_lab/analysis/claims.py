@@ -35,6 +35,7 @@ from plimsoll_lab.suite.documents import Claim
 from plimsoll_lab.suite.settings import Settings
 
 CONFIRMED: ClaimOutcome = "confirmed"
+from plimsoll_lab.suite.figures import is_response_time
 CONTRADICTED: ClaimOutcome = "contradicted"
 UNTOLD: ClaimOutcome = "cannot be told"
 UNREACHED: ClaimOutcome = "not reachable here"
@@ -152,7 +153,7 @@ def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[T
     """Why points may not be held against each other, or one against a range: more trials of one
     leave a response time untold, and may be its slowest.
     """
-    if not figure.startswith("response_time_us."):
+    if not is_response_time(figure):
         return None
     by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
     parts = told_parts(figure, points, by_point).values()

@@ -22,7 +22,7 @@ from plimsoll_lab.store.folder import RunFolder, refuse_twice
 from plimsoll_lab.store.records import Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, PointSummary, RunSummary
-from plimsoll_lab.suite.figures import CAPACITY
+from plimsoll_lab.suite.figures import CAPACITY, is_response_time
 from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.settings import Settings
 
@@ -253,7 +253,7 @@ def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | N
     """Why a response time may not be compared: more trials of one side leave it untold than of the
     other, and may be its slowest.
     """
-    if not figure.startswith("response_time_us."):
+    if not is_response_time(figure):
         return None
     parts = [[each.told.get(figure, 0.0) for each in side if each.outcome in CARRIED] for side in seen]
     if not all(parts):

@@ -17,6 +17,7 @@ from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
+from plimsoll_lab.suite.figures import is_response_time
 from plimsoll_lab.suite.settings import Settings
 
 
@@ -38,7 +39,7 @@ def figure_comparisons(
             contenders: dict[str, Mapping[int, Value]] = {}
             absent, untold = [], {}
             told = told_parts(figure, here, by_point)
-            timed = figure.startswith("response_time_us.")
+            timed = is_response_time(figure)
             most = max(told.values(), default=0.0)
             for point in here:
                 label = formatting.contender(point.point, compare)

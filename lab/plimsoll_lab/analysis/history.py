@@ -19,7 +19,7 @@ from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.suite.figures import Figure
+from plimsoll_lab.suite.figures import Figure, is_response_time
 
 SEED = 1
 """Of the permutations: the same runs show the same changes."""
@@ -148,7 +148,7 @@ def _told_alike(figure: Figure, values: Sequence[HistoryValue]) -> list[HistoryV
     """Without the runs of which more trials leave a response time untold than of others: these may
     be its slowest.
     """
-    if not values or not figure.name.startswith("response_time_us."):
+    if not values or not is_response_time(figure.name):
         return list(values)
     most = max(each.told for each in values)
     return [each for each in values if not is_told_less(each.told, most)]
