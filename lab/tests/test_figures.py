@@ -9,14 +9,15 @@ from small_suites import GOOD, suite
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.hosts.samplers.usage import Usage
-from plimsoll_lab.store.records import Json, Sample
+from plimsoll_lab.store.form import record_of
+from plimsoll_lab.store.records import Json, MeasuredLoadRecord, RoleRecord, Sample
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point, Role
-from plimsoll_lab.trial.figures import FigureSources, least_cores, sequences, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, late_of_parts, least_cores, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
 
 SUMMARY: Json = {
@@ -55,6 +56,28 @@ def figures(roles: tuple[Role, ...] = (), targets: tuple[str, ...] = (), **chang
     place = Placement(server="h1", load=("h2",))
     point = Point(number=0, setting={}, server={}, load=load, place=place, roles=roles)
     return trial_figures(FigureSources(**{**sources, **changed}), point)  # type: ignore[arg-type]
+
+
+def test_each_generator_says_which_of_its_figures_are_its_own_lateness() -> None:
+    """The figures of both were left out for the lateness of one."""
+    names = ["response_time_us.mean", "response_time_us.p99"]
+    late: Json = {"doubted": names}
+    sound: Json = {"doubted": []}
+    generators: list[Json] = [
+        {"name": name, "host": host, "command": [], "exit_code": 0, "stderr_tail": "", "summary": summary}
+        for name, host, summary in (("load", "h1", late), ("load-2", "h2", sound), ("other", "h3", late))
+    ]
+    load = record_of(MeasuredLoadRecord, {"summary": sound, "generators": generators})
+    roles = [
+        record_of(RoleRecord, {"name": name, "kind": "load", "host": "h3", "summary": summary})
+        for name, summary in (("other", late), ("saturator", {"doubted": ["response_time_us.max"]}), ("silent", None))
+    ]
+    assert sorted(late_of_parts(load, roles)) == [
+        *(f"client.h1.{name}" for name in names),
+        *(f"role.other.{name}" for name in names),
+        "role.saturator.response_time_us.max",
+    ]
+    assert late_of_parts(record_of(MeasuredLoadRecord, {"summary": late}), ()) == []
 
 
 def test_what_was_done_stands_beside_what_was_due() -> None:

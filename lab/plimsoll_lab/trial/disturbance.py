@@ -224,8 +224,8 @@ def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str
 
 
 def without_late(figures: Mapping[str, float], untold: Sequence[str]) -> dict[str, float]:
-    """The figures without those that are the generator's own lateness, of each generator too."""
-    return {name: value for name, value in figures.items() if _own(name) not in untold}
+    """The figures without those that are the generator's own lateness."""
+    return {name: value for name, value in figures.items() if name not in untold}
 
 
 def is_told(name: str, cut: CutRecord | None, untold: Sequence[str]) -> bool:

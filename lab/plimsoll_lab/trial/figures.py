@@ -99,6 +99,20 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
     return figures
 
 
+def late_of_parts(load: MeasuredLoadRecord, roles: Sequence[RoleRecord]) -> list[str]:
+    """The figures of single generators that are each one's own lateness by half or more, as it says
+    itself: those of all together may be the server's, and the other way round.
+    """
+    known = {each["name"] for each in roles}
+    parts = {f"role.{each['name']}": _table(each, "summary") for each in roles}
+    generators = (each for each in load.get("generators") or () if each["name"] not in known)
+    parts |= {f"client.{each['host']}": _table(each, "summary") for each in generators}
+    # Of a role that generates no load the summary has no such names.
+    doubted = {prefix: summary.get("doubted") for prefix, summary in parts.items()}
+    told = {prefix: names for prefix, names in doubted.items() if isinstance(names, list | tuple)}
+    return [f"{prefix}.{name}" for prefix, names in told.items() for name in names]
+
+
 def sequences(connections: Sequence[Json], elapsed_s: float | None = None) -> Figures:
     """Tcpbenchmark's counters and times, of one result a connection; times are of those that
     succeeded alone. Their sum over the elapsed time tells how many clients were at work at once.

@@ -38,7 +38,7 @@ from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
-from plimsoll_lab.trial.figures import FigureSources, is_read, measured_loads, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, measured_loads, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import (
@@ -116,6 +116,8 @@ def run_trial(
         window=partial.window,
         asked=named_figures(suite),
     )
+    untold = (*judgement.untold, *late_of_parts(sources.load, sources.roles))
+    judgement = replace(judgement, untold=untold)
     figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
     if judgement.outcome == "ok":
         judgement = held_to_expectations(suite, point, judgement, figures, partial)
