@@ -44,12 +44,17 @@ def verdict(
 
 
 def cells(
-    medians: Mapping[str, float | None], figure: str = CPU, at: Settings = AT, *, censored: Sequence[str] = ()
+    medians: Mapping[str, float | None],
+    figure: str = CPU,
+    at: Settings = AT,
+    *,
+    censored: Sequence[str] = (),
+    most: Sequence[str] = (),
 ) -> list[Score]:
     return [
         Score(
             at=at, contender=name, figure=figure, n=0 if median is None else 9, median=median, median_ci95=None,
-            best=False, margin=None, margin_ci95=None, censored=name in censored, level=False,
+            best=False, margin=None, margin_ci95=None, censored=name in censored, at_most=name in most, level=False,
         )
         for name, median in medians.items()
     ]  # fmt: skip
@@ -180,6 +185,9 @@ def test_a_value_is_of_the_best_alone_at_its_own_setting_and_figure() -> None:
     assert said.startswith("At 3,000 connections a and b complete at least 1,000 to 1,010/s and are equivalent (")
     [sure] = told([given], cells({"a": 1000.0, "b": 1010.0, "c": 1.0}, RATE, censored=["c"]))
     assert sure.startswith("At 3,000 connections a and b complete 1,000 to 1,010/s and are")
+    late = verdict(["a"], {"b": (2.0, 3.0)}, figure=P99)
+    [most] = told([late], cells({"a": 95.0, "b": 900.0}, P99, most=["a"]))
+    assert most.startswith("At 3,000 connections a answers 99 % of requests within at most 95.0 us; b at least 2.00")
 
 
 def test_the_first_figure_that_tells_half_of_the_contenders_apart_is_the_main_one() -> None:

@@ -17,7 +17,7 @@ from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role
-from plimsoll_lab.trial.disturbance import without_late
+from plimsoll_lab.trial.disturbance import late_figures, without_late
 from plimsoll_lab.trial.lifecycle import is_closed, is_counted, judged_figures, missed_limits, steady_think_s
 from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.validity import judge
@@ -184,6 +184,9 @@ def test_a_generator_late_at_the_tail_leaves_what_the_lag_did_not_make() -> None
     figures = dict.fromkeys(["response_time_us.p50", "role.b.response_time_us.p99", "server.cpu_cores"], 1.0)
     spoilt = dict.fromkeys(TAIL, 1.0)
     assert without_late(figures | spoilt, judgement.untold) == figures
+    # The server's own are at most what was measured, but for a standard deviation.
+    stdev = {"response_time_us.stdev": 1.0}
+    assert late_figures(figures | spoilt | stdev, [*judgement.untold, *stdev]) == spoilt
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,12 @@ def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among
 
 
 def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
-    discarded = replace(trial("ok", "steal"), figures={"completed_rate": 7.0})
+    late = {"response_time_us.mean": 9.0}
+    discarded = replace(trial("ok", "steal"), figures={"completed_rate": 7.0}, late_figures=late)
     (attempt,) = with_discarded_attempt(discarded, trial("ok")).attempts
     assert (attempt.outcome, attempt.figures, attempt.cause) == ("ok", {"completed_rate": 7.0}, "steal")
     record = with_discarded_attempt(discarded, trial("ok"))
+    assert (record.late_figures, as_first_measured(record).late_figures) == ({}, late)
     assert list(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))).attempts) == list(record.attempts)
 
 
@@ -173,8 +175,6 @@ def test_every_verdict_that_repeats_decide_is_named_with_its_setting_and_both_an
         assert warning.remedy == "more repetitions, or a quieter machine, on which no trial has to be made again"
 
 
-@pytest.mark.parametrize("least", range(2, 10))
-def test_one_trial_in_ten_more_that_leaves_a_time_untold_is_never_too_many(least: int) -> None:
 def test_a_gate_and_limits_that_rest_on_repeated_trials_are_shown_without_them_too(tmp_path: Path) -> None:
     """A gate passed, and a limit was met, by trials that were made again alone: nothing said so."""
     folder = stored_run(tmp_path / "0001", ("base", "new"), repeat=8)
@@ -220,6 +220,8 @@ def test_a_limit_of_a_point_that_repeats_alone_gave_a_result_and_a_claim_are_tol
     assert claims == "1 of 2 claims: 'faster': confirmed with them, cannot be told without"
 
 
+@pytest.mark.parametrize("least", range(2, 10))
+def test_one_trial_in_ten_more_that_leaves_a_time_untold_is_never_too_many(least: int) -> None:
     """By rounding, 0.8 less 0.7 is more than a tenth, and 0.9 less 0.8 is not."""
     assert not is_told_less(least / 10, (least + 1) / 10)
     assert is_told_less((least - 1) / 10, (least + 1) / 10)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 from made_records import point_summary, run_record
 
 from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_of
-from plimsoll_lab.stats.verdict import rank, verdicts
+from plimsoll_lab.analysis.gate import judge_gate
+from plimsoll_lab.stats.best import FigureComparison
+from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
 from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
@@ -63,6 +66,97 @@ def test_a_contender_that_seldom_tells_its_tail_has_none_to_compare(late: int, c
     why = "only 83 % of its trials tell this figure"
     assert verdict.unranked == ({} if late == 1 else {"a": why})
     assert (why in verdict.reason) is (late == 2)
+
+
+def late_mean(point: int, block: int, mean_us: float, *, late: bool) -> TrialRecord:
+    """A trial whose mean is the generator's own lateness by half or more, or is not."""
+    figures = {} if late else {MEAN: mean_us}
+    return TrialRecord(
+        number=block, block=block, point=point, setting={}, outcome="ok", reason=None, warnings=(), figures=figures,
+        late_figures={MEAN: 3 * mean_us} if late else {}, started_unix_s=0, elapsed_s=1, server={}, load={}, machine={},
+    )  # fmt: skip
+
+
+def judged(late: Mapping[str, Sequence[bool]], means_us: Mapping[str, float]) -> tuple[FigureComparison, Verdict]:
+    """Contenders in twelve blocks: in which of them the generator was too late, and their means."""
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05)
+    points = [point_summary({"server.model": name}, number) for number, name in enumerate(late)]
+    made = {
+        number: [
+            late_mean(number, block, means_us[name] * (1 + 0.01 * math.sin(7 * block + number)), late=is_late)
+            for block, is_late in enumerate(late[name])
+        ]
+        for number, name in enumerate(late)
+    }
+    [asked] = figure_comparisons(run, points, made)
+    [verdict] = verdicts(rank([asked], seed=1), margin=0.05, seed=1)
+    return asked, verdict
+
+
+MEAN = "response_time_us.mean"
+HALF = [True, False] * 6
+NEVER = [False] * 12
+
+
+def test_of_contenders_whose_lateness_is_seldom_told_a_slow_one_is_not_the_best() -> None:
+    """The generator's lag is most of what a fast server takes, and little of what a slow one does:
+    the slow one was called best, as the fast ones could not be compared.
+    """
+    late = {"fast": HALF, "quick": [True] * 12, "slow": NEVER, "slower": NEVER}
+    asked, verdict = judged(late, {"fast": 50.0, "quick": 60.0, "slow": 5000.0, "slower": 9000.0})
+    assert (asked.absent, asked.untold) == ((), {})
+    hidden, sure, other = asked.contenders["fast"][0], asked.contenders["fast"][1], asked.contenders["quick"][5]
+    assert sure == pytest.approx(50.0, rel=0.02)
+    assert hidden == pytest.approx((0.0, 150.0), rel=0.02)
+    assert other == pytest.approx((0.0, 180.0), rel=0.02)
+    assert sorted(verdict.best) == ["fast", "quick"]
+    assert [each.name for each in verdict.others] == ["slow", "slower"]
+    # By no more than the truth, and by little less than beside what the fast ones took at most.
+    slow, slower = verdict.others
+    assert 5000 / 200 < slow.at_least < 5000 / 50
+    assert 9000 / 200 < slower.at_least < 9000 / 50
+    assert verdict.call == "not shown", "the two fast ones are not ranked"
+
+
+def test_a_contender_whose_lateness_may_be_all_of_its_time_is_never_called_worse() -> None:
+    """Its trials that tell the figure alone would have it take twice as long as the other."""
+    _, verdict = judged({"late": HALF, "sure": NEVER}, {"late": 200.0, "sure": 100.0})
+    assert sorted(verdict.best) == ["late", "sure"]
+    assert (verdict.others, verdict.call) == ([], "not shown")
+
+
+def test_what_a_late_trial_took_at_most_is_taken_where_others_tell_more_and_never_of_fewer_trials() -> None:
+    """Of two that tell alike the trials that tell it are compared, as before."""
+    asked, verdict = judged({"a": HALF, "b": HALF}, {"a": 100.0, "b": 200.0})
+    assert asked.contenders["a"].keys() == {1, 3, 5, 7, 9, 11}
+    assert (verdict.best, verdict.call) == (["a"], "better")
+    # Of a trial in which the network was disturbed too, no upper bound is known.
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05)
+    points = [point_summary({"server.model": name}, number) for number, name in enumerate("ab")]
+    unknown = [replace(late_mean(0, block, 9.0, late=True), late_figures={}) for block in range(12)]
+    told = [late_mean(1, block, 9.0, late=False) for block in range(12)]
+    [none] = figure_comparisons(run, points, {0: unknown, 1: told})
+    assert (none.absent, none.untold) == (("a",), {"a": "none of its trials tells this figure"})
+
+
+def test_a_gate_takes_a_late_response_time_for_no_zero() -> None:
+    """A new build whose lateness is hidden passes by what it took at most, and is never worse."""
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05, baseline="old", tolerance=0.05)
+    founds = [
+        judge_gate(run, [judged({"new": HALF, "old": NEVER}, {"new": new_us, "old": 1000.0})[0]], [], [])
+        for new_us in (100.0, 900.0)
+    ]
+    assert [(each.outcome, each.reasons) for each in founds if each is not None] == [("pass", []), ("undecided", [])]
+    found = founds[1]
+    assert found is not None
+    why = "has only an upper bound in some blocks, where the generator was late"
+    assert found.text == f"The gate is undecided. new's response time, mean {why}."
 
 
 def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() -> None:

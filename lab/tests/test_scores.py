@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from plimsoll_lab.stats.best import FigureComparison, Pair, RankedContender, Ranking
+from plimsoll_lab.stats.best import FigureComparison, Pair, RankedContender, Ranking, Value
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.scores import score
 
@@ -40,6 +40,18 @@ ALONE = Score(
     censored=False,
     level=True,
 )
+
+
+def test_of_a_value_of_which_only_the_most_is_known_that_is_shown() -> None:
+    """Its lower end was shown: a response time of 0."""
+    late: dict[int, Value] = {0: (0.0, 9.0), 1: (0.0, 7.0), 2: 2.0}
+    asked = replace(COMPARISON, contenders={"a": late})
+    [cell, _] = score([replace(RANKING, comparison=asked)], margin=0.05)
+    assert (cell.median, cell.censored, cell.at_most) == (7.0, False, True)
+    # A capacity below the lowest load begins at 0, too, and nobody knows the most of a memory.
+    for other in (replace(asked, better="higher"), replace(asked, contenders={"a": {0: (0.0, math.inf)}})):
+        [cell, _] = score([replace(RANKING, comparison=other)], margin=0.05)
+        assert (cell.median, cell.censored, cell.at_most) == (0.0, True, False)
 
 
 def test_the_cells_of_a_comparison() -> None:

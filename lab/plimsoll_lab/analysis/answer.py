@@ -185,7 +185,9 @@ def _value(figure: str, names: Sequence[str], verdict: VerdictRecord, evidence: 
     ]
     medians, unit = [cell.median for cell in cells if cell.median is not None], evidence.figures[figure].unit
     told = _loads(medians, unit) if figure == CAPACITY else span(medians, unit)
-    bound = "at least " if any(cell.censored for cell in cells if cell.median is not None) else ""
+    known = [cell for cell in cells if cell.median is not None]
+    bound = "at least " if any(cell.censored for cell in known) else ""
+    bound = "at most " if any(cell.at_most for cell in known) else bound
     return _phrase(figure, evidence)[2].format(f"{bound}{told}")
 
 

@@ -26,7 +26,7 @@ from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
-from plimsoll_lab.suite.figures import CAPACITY
+from plimsoll_lab.suite.figures import CAPACITY, is_response_time
 
 SEVERITY: tuple[GateOutcome, ...] = ("pass", "undecided", "worse", "failed")
 """Of several findings the last one here is the gate's."""
@@ -152,15 +152,17 @@ def _searches(run: RunRecord, compare: str) -> list[tuple[GateOutcome, str]]:
 
 def _with_zero(compared: FigureComparison) -> list[str]:
     """The contenders that had a value of zero, or below. A capacity that begins at 0 is below the
-    lowest load, and not zero.
+    lowest load, and a response time of which only the most is known begins there: neither is zero.
     """
     if compared.figure == CAPACITY:
         return []
-    return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
+    is_time = is_response_time(compared.figure)
 
+    def is_zero(value: Value) -> bool:
+        least, most = value if isinstance(value, tuple) else (value, value)
+        return (most if is_time else least) <= 0
 
-def _least(value: Value) -> float:
-    return value[0] if isinstance(value, tuple) else value
+    return [name for name, values in compared.contenders.items() if any(map(is_zero, values.values()))]
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
@@ -265,7 +267,9 @@ def _open(each: Loss, run: RunRecord) -> str:
     if (each.at_least is None or each.at_most is None) and each.comparison.figure == CAPACITY:
         return f"{_of_loss(each, run)} is bounded on one side alone by some of its searches"
     if each.at_least is None or each.at_most is None:
-        return f"{_of_loss(each, run)} has only a lower bound in some blocks, where the generator was the limit"
+        is_time = is_response_time(each.comparison.figure)
+        bound, why = ("an upper", "was late") if is_time else ("a lower", "was the limit")
+        return f"{_of_loss(each, run)} has only {bound} bound in some blocks, where the generator {why}"
     low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)
     if each.at_least > 0:
         return f"{_of_loss(each, run)} is worse, by {percent(low)} to {percent(high)}; by how much cannot be told"

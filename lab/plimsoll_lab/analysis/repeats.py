@@ -33,6 +33,7 @@ def as_first_measured(trial: TrialRecord) -> TrialRecord:
         figures=first.figures,
         warnings=first.warnings,
         cut=first.cut,
+        late_figures=first.late_figures,
         attempts=(),
     )
 

@@ -159,6 +159,7 @@ def with_discarded_attempt(discarded: TrialRecord, trial: TrialRecord) -> TrialR
         cause=passing_cause(discarded),
         warnings=list(discarded.warnings),
         cut=discarded.cut,
+        late_figures=dict(discarded.late_figures),
     )
     return replace(trial, attempts=(*discarded.attempts, attempt))
 

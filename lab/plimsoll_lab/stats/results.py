@@ -119,6 +119,8 @@ class Score:
     bound."""
     censored: bool
     """Whether the median is a lower bound of the truth."""
+    at_most: bool = False
+    """Whether it is an upper bound of the truth."""
     level: bool
     """Whether that interval lies within the suite's margin: as good as the best, for all that is
     asked."""

@@ -24,7 +24,9 @@ def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
 
 def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     comparison = ranking.comparison
-    ordered = [_middle(value) for value in (comparison.contenders.get(name) or {}).values()]
+    values = list((comparison.contenders.get(name) or {}).values())
+    at_most = comparison.better == "lower" and any(map(_has_a_most_alone, values))
+    ordered = [_shown(value, at_most=at_most) for value in values]
     place = next((each for each in ranking.places if each.name == name), None)
     bounded = place is not None and math.isfinite(place.at_most)
     pairs = [pair for (one, _), pair in ranking.pairs.items() if one == name]
@@ -39,11 +41,17 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
-        censored=any(isinstance(each, tuple) for each in (comparison.contenders.get(name) or {}).values()),
+        censored=not at_most and any(isinstance(each, tuple) for each in values),
+        at_most=at_most,
         level=place is not None and place.at_most <= 1 + margin,
     )
 
 
-def _middle(value: Value) -> float:
-    """A number to show for an interval: its lower end, which was really measured."""
-    return value[0] if isinstance(value, tuple) else value
+def _has_a_most_alone(value: Value) -> bool:
+    """Whether only an upper bound of a value is known."""
+    return isinstance(value, tuple) and value[0] <= 0 and math.isfinite(value[1])
+
+
+def _shown(value: Value, *, at_most: bool) -> float:
+    """A number to show for an interval: the end that was really measured."""
+    return value[at_most] if isinstance(value, tuple) else value

@@ -107,6 +107,8 @@ class Attempt:
     """Warnings about it; none in a record of an earlier version."""
     cut: CutRecord | None = None
     """The disturbed time that was cut out of its window; None where there was none."""
+    late_figures: Mapping[str, float] = field(default_factory=dict)
+    """As in the record of a trial."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -335,6 +337,9 @@ class TrialRecord:
     """What the emulated links did over the window; None without a network."""
     cut: CutRecord | None = None
     """The disturbed time that was cut out of the window; None where there was none."""
+    late_figures: Mapping[str, float] = field(default_factory=dict)
+    """Response times that are no figures, as the generator's own lateness is half of each or more:
+    as they were measured. The server's own are at most that."""
     schema_version: Literal[1] = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 

@@ -223,6 +223,13 @@ def without_cut(figures: Mapping[str, float], cut: CutRecord | None) -> dict[str
     return kept | known
 
 
+def late_figures(figures: Mapping[str, float], untold: Sequence[str]) -> dict[str, float]:
+    """Those of the figures that are the generator's own lateness of which the server's own are at
+    most what was measured: a standard deviation without lateness may be greater.
+    """
+    return {name: value for name, value in figures.items() if name in untold and name.rpartition(".")[2] != "stdev"}
+
+
 def without_late(figures: Mapping[str, float], untold: Sequence[str]) -> dict[str, float]:
     """The figures without those that are the generator's own lateness."""
     return {name: value for name, value in figures.items() if name not in untold}

@@ -35,7 +35,7 @@ from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, is_told, requests_alone, without_cut, without_late
+from plimsoll_lab.trial.disturbance import cut_record, is_told, late_figures, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, measured_loads, trial_figures
@@ -118,7 +118,8 @@ def run_trial(
     )
     untold = (*judgement.untold, *late_of_parts(sources.load, sources.roles))
     judgement = replace(judgement, untold=untold)
-    figures = without_late(without_cut(trial_figures(sources, point), partial.cut), judgement.untold)
+    known = without_cut(trial_figures(sources, point), partial.cut)
+    figures = without_late(known, judgement.untold)
     if judgement.outcome == "ok":
         judgement = held_to_expectations(suite, point, judgement, figures, partial)
     return TrialRecord(
@@ -139,6 +140,8 @@ def run_trial(
         roles=sources.roles,
         network=partial.network or None,
         cut=partial.cut,
+        # Where the network was disturbed too, the server's own may have been slower without that.
+        late_figures={} if partial.cut is not None else late_figures(known, judgement.untold),
         hosts=sources.hosts,
     )
 
