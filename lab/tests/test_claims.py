@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,9 +11,10 @@ from made_claims import CLAIMED, judged, made, points, trial
 from made_records import calibration_record, point_summary, run_record
 
 from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
-from plimsoll_lab.store.records import CutRecord, Outcome
+from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.documents import Reference
+from plimsoll_lab.suite.figures import FIGURES
 from plimsoll_lab.suite.settings import Settings
 
 
@@ -126,6 +128,61 @@ def test_a_point_that_leaves_much_untold_is_not_held_against_a_range() -> None:
     assert told.reason.startswith("only ")
 
 
+def late(trials: Sequence[TrialRecord], block: int, point: int, most: float) -> list[TrialRecord]:
+    """The trials, of which one does not tell its time: it took so long at most."""
+    figure = "response_time_us.mean"
+    return [
+        replace(each, figures={}, late_figures={figure: most}) if (each.block, each.point) == (block, point) else each
+        for each in trials
+    ]
+
+
+@pytest.mark.parametrize(
+    ("point", "most", "least", "greatest", "outcome", "said"),
+    [
+        # The denominator is hidden in one block of six, and took 10 at most: twice at least.
+        (0, 10.0, 1.5, None, "confirmed", "at least "),
+        (0, 10.0, 0.0, 1.5, "contradicted", "at least "),
+        (0, 10.0, 1.5, 3.0, "cannot be told", "83 % of one point's trials tell it"),
+        # It may have been slower than that: nothing is known.
+        (0, 400.0, 1.5, None, "cannot be told", "83 % of one point's trials tell it"),
+        # So is the numerator: twice at most.
+        (1, 20.0, 0.0, 3.0, "confirmed", "at most "),
+        (1, 20.0, 3.0, None, "contradicted", "at most "),
+        (1, 20.0, 1.5, None, "cannot be told", "83 % of one point's trials tell it"),
+    ],
+)
+def test_a_claim_that_is_decided_by_what_late_trials_took_at_most_is_told(
+    point: int, most: float, least: float, greatest: float | None, outcome: str, said: str
+) -> None:
+    luck = (1.0, 1.01, 0.99, 1.0, 1.02, 0.98)
+    trials = made({0: [10.0 * each for each in luck], 1: [20.0] * 6})
+    run = run_record()
+    run.figures = FIGURES
+    run.claims = [replace(CLAIMED, least=least, most=greatest)]
+    (told,) = judge_claims(run, points(), late(trials, 3, point, most))
+    assert told.outcome == outcome
+    assert told.reason.startswith(said)
+    if outcome != "cannot be told":
+        assert (told.value, told.interval) == (None, None)
+        assert " times, where trials with a late generator count by what they took at most" in told.reason
+
+
+def test_a_claim_of_one_point_or_a_difference_is_decided_by_what_late_trials_took_at_most() -> None:
+    trials = late(made({0: [10.0] * 6, 1: [20.0] * 6}), 3, 1, 22.0)
+    run = run_record()
+    run.figures = FIGURES
+    alone = replace(CLAIMED, over=None, least=0.0, most=40.0)
+    run.claims = [alone, replace(CLAIMED, difference=True, least=None, most=30.0), replace(alone, most=20.0)]
+    (below, apart, unknown) = judge_claims(run, points(), trials)
+    assert (below.outcome, below.reason.partition(",")[0]) == ("confirmed", "between 8.10 us and 21.2 us")
+    assert (apart.outcome, apart.reason.partition(",")[0]) == ("confirmed", "at most 11.2 us")
+    assert (unknown.outcome, unknown.value) == ("cannot be told", 20.0)
+    # Of a trial that is not bounded either nothing follows.
+    (hidden, _, _) = judge_claims(run, points(), [replace(each, late_figures={}) for each in trials])
+    assert hidden.outcome == "cannot be told"
+
+
 def test_a_figure_beside_a_documents_says_that_its_network_was_another() -> None:
     run = run_record()
     run.references = [
@@ -177,14 +234,14 @@ def test_a_figure_of_a_document_stands_beside_ours() -> None:
 def test_a_late_generator_spoils_response_times_and_not_what_the_server_costs() -> None:
     cost, time_us = "server.cpu_us_per_request", "response_time_us.mean"
     here: list[PointSummary] = [point_summary({"load.connections": 20}, 0, "generator_limited", "it was late")]
-    late = [
+    slowed = [
         replace(trial(block, 0, block, 50.0, "generator_limited"), figures={cost: 12.0, time_us: 50.0})
         for block in range(2)
     ]
     run = run_record()
     claim = replace(CLAIMED, figure=cost, over=None, least=10.0, most=20.0, portable=True)
     run.claims = [claim, replace(claim, figure=time_us)]
-    assert [told.outcome for told in judge_claims(run, here, late)] == ["confirmed", "not reachable here"]
+    assert [told.outcome for told in judge_claims(run, here, slowed)] == ["confirmed", "not reachable here"]
 
 
 def test_what_a_server_held_at_its_own_limit_is_a_result() -> None:
@@ -234,8 +291,8 @@ def test_a_figure_that_was_cut_away_is_said_to_be() -> None:
     run = run_record()
     run.claims = [replace(CLAIMED, figure="response_time_us.max", over=None)]
     here: list[PointSummary] = [point_summary({"load.connections": 20}, 0)]
-    late = replace(trial(1, 0, 1, 20.0), load={"summary": {"doubted": ["response_time_us.max"]}})
-    assert judge_claims(run, here, [late])[0].reason.startswith("the generator's own lateness is half")
+    hidden = replace(trial(1, 0, 1, 20.0), load={"summary": {"doubted": ["response_time_us.max"]}})
+    assert judge_claims(run, here, [hidden])[0].reason.startswith("the generator's own lateness is half")
     for cut, said in ((cut_between(1.0, 2.0), "the links disturbed each trial"), (None, "no trial of this point has")):
         told = judge_claims(run, here, [replace(trial(1, 0, 1, 20.0), cut=cut)])[0]
         assert (told.outcome, told.value) == ("not reachable here", None)

@@ -2,7 +2,9 @@
 
 A claim is *confirmed* where the whole interval of what was measured lies in the claimed range,
 *contradicted* where it lies wholly outside, and *cannot be told* where it does neither, or where
-the network was not the one that was asked for. Where one of its points has no result, or the run
+the network was not the one that was asked for. Where late generators hide a response time in more
+trials of one point than of another, those trials count by what they took at most, if that decides.
+Where one of its points has no result, or the run
 changed what the point is, it is *not reachable here*, with what stopped it. A figure itself, such
 as a time, belongs to its hardware: inside the range it is *other hardware*, never confirmed. Where
 the server itself was the limit, what it held at once is the result. Two figures that are zero in
@@ -21,6 +23,7 @@ from plimsoll_lab.analysis.family import (
     NEVER_ESTABLISHED,
     OF_CONNECTIONS,
     SERVERS_OWN,
+    at_most,
     is_told_less,
     told_parts,
     value_of,
@@ -32,10 +35,10 @@ from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ClaimOutcome, ClaimRecord, PointSummary, ReferenceRecord
 from plimsoll_lab.suite.claims import settings_of
 from plimsoll_lab.suite.documents import Claim
+from plimsoll_lab.suite.figures import is_response_time
 from plimsoll_lab.suite.settings import Settings
 
 CONFIRMED: ClaimOutcome = "confirmed"
-from plimsoll_lab.suite.figures import is_response_time
 CONTRADICTED: ClaimOutcome = "contradicted"
 UNTOLD: ClaimOutcome = "cannot be told"
 UNREACHED: ClaimOutcome = "not reachable here"
@@ -64,6 +67,7 @@ NO_FIGURE = "no trial of this point has the figure"
 LATE = "the generator's own lateness is half of the figure or more in each trial of this point"
 CUT_AWAY = "the links disturbed each trial of this point, and the figure is not known without that"
 ALL_ZERO = "every value is zero"
+BY_WHAT_IT_TOOK = "where trials with a late generator count by what they took at most"
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
@@ -127,10 +131,16 @@ def _judge(
         paths_off = paths_off or network.paths_off(run, here[0].number)
         series.append(values)
     here = [_matching(points, place)[0] for place in settings_of(claim)]
-    obstacle = paths_off or _unlike_told(claim.figure, here, trials)
-    value, interval, none = _value(series, difference=claim.difference)
+    unlike = _unlike_told(claim.figure, here, trials)
     least = -math.inf if claim.least is None else claim.least
     most = math.inf if claim.most is None else claim.most
+    if unlike is not None and paths_off is None:
+        bounds = _bounds_of_all(claim, here, series, trials)
+        by_bounds = decide_claim(bounds, least, most, portable=claim.portable, signed=claim.difference)
+        if bounds is not None and by_bounds != UNTOLD:
+            return _answer(claim, by_bounds, None, None, f"{_in_words(claim, bounds, run)}, {BY_WHAT_IT_TOOK}")
+    obstacle = paths_off or unlike
+    value, interval, none = _value(series, difference=claim.difference)
     decided = decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference)
     if none == ALL_ZERO and claim.against is None:
         # Neither is more than the other.
@@ -165,6 +175,51 @@ def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[T
     return f"{least} of one point's trials tell it, {most} of another's: the rest may be the slowest"
 
 
+def _bounds_of_all(
+    claim: Claim, points: Sequence[PointSummary], series: Sequence[Series], trials: Sequence[TrialRecord]
+) -> Interval | None:
+    """The interval where the trials that do not tell the figure count too, by what they took at
+    most; an end that nothing bounds is infinite, or 0 of a ratio. None where some trial is not
+    bounded either.
+    """
+    whole: list[Series] = []
+    for point, told in zip(points, series, strict=True):
+        own = [trial for trial in trials if trial.point == point.number]
+        late = {
+            block: _Told(found=high, low=low, high=high) for block, (low, high) in at_most(claim.figure, own).items()
+        }
+        if len(told) + len(late) < sum(trial.outcome == "ok" for trial in own):
+            return None
+        whole.append({**told, **late})
+    common = sorted(set.intersection(*(set(each) for each in whole)))
+    rows = [[each[block] for each in whole] for block in common]
+    is_ratio = len(whole) > 1 and not claim.difference
+    if not rows or any(math.isinf(each.high) or (is_ratio and each.high <= 0) for row in rows for each in row):
+        return None
+    blocks = [_difference([_log(each) for each in row] if is_ratio else row) for row in rows]
+    low, high = (_end(ends, side) for side, ends in enumerate(list(zip(*blocks, strict=True))[1:]))
+    return (math.exp(low), math.exp(high)) if is_ratio else (low, high)
+
+
+def _end(values: Sequence[float], side: int) -> float:
+    """One end of the interval of a mean; infinite where a block does not bound it on that side."""
+    interval = summarise(list(values)).mean_ci95 if all(map(math.isfinite, values)) else None
+    return interval[side] if interval is not None else (-math.inf, math.inf)[side]
+
+
+def _in_words(claim: Claim, bounds: Interval, run: RunRecord) -> str:
+    """`at least 2.10 times`, `at most 83.0 us`: an interval of which one end may say nothing."""
+    is_ratio, unit = claim.over is not None and not claim.difference, run.figure(claim.figure).unit
+
+    def told(end: float) -> str:
+        return f"{formatting.significant(end)} times" if is_ratio else formatting.number(end, unit)
+
+    low, high = bounds
+    if math.isinf(high):
+        return f"at least {told(low)}"
+    return f"between {told(low)} and {told(high)}" if low > 0 else f"at most {told(high)}"
+
+
 def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None, Interval | None, str | None]:
     """The figure, or the ratio or ratio of ratios, or the same of differences, with its interval of
     95 % (Student's t; of ratios, over logarithms), and why it has no interval, where it has none.
@@ -192,7 +247,8 @@ def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None,
 
 def _log(told: _Told) -> _Told:
     """A figure's logarithm: of these the difference is that of the ratio."""
-    return _Told(found=math.log(told.found), low=math.log(told.low), high=math.log(told.high))
+    low = math.log(told.low) if told.low > 0 else -math.inf
+    return _Told(found=math.log(told.found), low=low, high=math.log(told.high))
 
 
 def _difference(row: Sequence[_Told]) -> tuple[float, float, float]:
