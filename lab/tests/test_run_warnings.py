@@ -140,9 +140,17 @@ def test_points_that_rest_on_few_results_are_counted_with_the_fewest() -> None:
 def test_measurements_that_were_discarded_are_counted(attempts: Sequence[int], said: str | None) -> None:
     """Of one it said "1 trials were"."""
     trials = [replace(trial(), attempts=(ATTEMPT,) * each) for each in attempts]
-    message = f"{said} discarded and repeated: the machine or the generator was the cause"
+    message = f"{said} discarded and repeated for a cause of the machine"
     found = told(run_of(len(trials)), made([("ok", 6)]), trials)
     assert found == ({"repeated": (message, "a quieter machine, or a lighter load, needs fewer")} if said else {})
+
+
+def test_measurements_that_were_discarded_are_told_with_what_of_the_machine_was_in_the_way() -> None:
+    """The generator was blamed too, and is no cause for another trial."""
+    causes = ("steal", "machine_busy", "machine_busy")
+    trials = [replace(trial(), attempts=[replace(ATTEMPT, cause=each) for each in causes])]
+    ((message, _),) = told(run_of(), made([("ok", 6)]), trials).values()
+    assert message == "3 trials were discarded and repeated for a cause of the machine: machine_busy 2, steal 1"
 
 
 def test_points_without_a_result_are_named_with_what_verdicts_take_of_them() -> None:
