@@ -193,6 +193,14 @@ def test_threads_of_the_generator_take_memory_as_well(monkeypatch: pytest.Monkey
     assert levels == ["ok", "refuse"]
 
 
+def test_processes_of_the_generator_take_memory_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 5,000 processes of the generator 5 MB were counted; they take 2.5 GB."""
+    monkeypatch.setattr(machine_checks, "read_memory", lambda: 2 << 30)
+    rows = '[[point]]\n"load.engine" = "{}"\n"load.connections" = 5_000\n'
+    levels = [findings(plan(rest=rows.format(engine)))["memory"].level for engine in ("epoll", "threads", "fork")]
+    assert levels == ["ok", "ok", "refuse"]
+
+
 def test_without_rights_a_network_is_refused_and_a_local_suite_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "may_make_networks", lambda: False)
     monkeypatch.setattr(machine_checks, "_succeeds", lambda _command: False)

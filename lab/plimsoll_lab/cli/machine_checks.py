@@ -33,8 +33,9 @@ falls off a cliff (measured; docs/scale.md)."""
 SERVER_BYTES = {"threads": 24 << 10, "fork": 200 << 10}
 """User and kernel memory that a connection costs the server by its model, about; event loops need
 almost none."""
-LOAD_BYTES = {"threads": 40 << 10}
-"""Memory that a connection costs the generator by its engine, about: 495 MB with 15,000."""
+LOAD_BYTES = {"threads": 40 << 10, "fork": 500 << 10}
+"""Memory that a connection costs the generator by its engine, about: 495 MB with 15,000 threads,
+and 532 MB with 1,000 processes, page tables and kernel stacks included."""
 CONNECTION_BYTES = 10 << 10
 """Kernel memory of both ends of a connection over loopback."""
 MEMORY_SPARE = 0.8
