@@ -195,6 +195,18 @@ def test_a_figure_beside_a_documents_says_that_its_network_was_another() -> None
     assert str(found.reason).startswith("the network is not what was asked for: from h1 to h2")
 
 
+def test_a_figure_beside_a_documents_says_that_few_of_its_trials_tell_it() -> None:
+    """Of a claim about it that was said, and of the figure beside theirs not."""
+    run = run_record()
+    run.references = [
+        Reference(figure="response_time_us.mean", at={"load.connections": 20}, value=50.0, source="a document", text="")
+    ]
+    trials = made({1: [90.0, 110.0, 100.0, 100.0]})
+    assert compare_references(run, points(), trials)[0].reason is None
+    (found,) = compare_references(run, points(), [*trials[:2], *(replace(each, figures={}) for each in trials[2:])])
+    assert (found.ours, found.reason) == (100.0, "only 50 % of the point's trials tell it: the rest may be the slowest")
+
+
 def test_an_effect_can_be_larger_here_than_there() -> None:
     pair: tuple[Settings, Settings] = ({"load.connections": 10}, {"load.connections": 20})
     told = judged(replace(CLAIMED, against=pair, least=1.0, most=None))

@@ -92,7 +92,8 @@ def compare_references(
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
         off = network.paths_off(run, here[0].number) if values else None
-        reason = off if values else why or _without_figure(here[0], trials, reference.figure)
+        doubt = (off or _unlike_told(reference.figure, here, trials)) if values else None
+        reason = doubt if values else why or _without_figure(here[0], trials, reference.figure)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
