@@ -280,8 +280,8 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     git("add", ".")
     git("commit", "--quiet", "-m", "one")
     done = lab(
-        "gate", "api.toml", "--base", "git:HEAD", "--new", f"{SERVE} --model epoll", "--build", "cp version built",
-        "--repeat", "1", "--json",
+        "gate", "api.toml", "--base", "git:HEAD", "--new", f"{SERVE} --model epoll", "--build",
+        "env DEPLOY_TOKEN=s3cr3t-9 cp version built", "--repeat", "1", "--json",
     )  # fmt: skip
     gate = summary_of(done.stdout)["gate"]
     assert (done.returncode, gate["outcome"]) == (4, "undecided"), done.stderr
@@ -289,6 +289,8 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     built = record["points"][0]["server"]["command"][-1]
     assert built.endswith("/built")
     assert not Path(built).exists()
+    files = [each for each in (tmp_path / "runs/0001").rglob("*") if each.is_file()]
+    assert [each for each in files if b"s3cr3t-9" in each.read_bytes()] == [], "it was in run.json and on the page"
     command = shlex.split(record["command"])
     head = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True

@@ -378,6 +378,16 @@ def test_imported_runs_are_compared_with_five_a_side(tmp_path: Path) -> None:
     assert one.returncode == 4, "one run a side tells no difference"
 
 
+def test_no_file_of_an_import_holds_a_secret_of_the_load(tmp_path: Path) -> None:
+    """The header was in the command, the load and the page."""
+    (tmp_path / "x.json").write_text(json.dumps(oha()))
+    done = lab_here(tmp_path, "import", "x.json", "--set", "load.header=Authorization: Bearer s3cr3t-9")
+    assert done.returncode == 0, done.stderr
+    files = [each for each in (tmp_path / "runs").rglob("*") if each.is_file()]
+    assert files
+    assert [each for each in files if b"s3cr3t-9" in each.read_bytes()] == []
+
+
 def test_an_import_cannot_be_compared_with_a_run_of_ours(tmp_path: Path) -> None:
     stored_run(tmp_path / "runs/0001", ("epoll", "poll"))
     (tmp_path / "x.json").write_text(json.dumps(oha()))

@@ -84,6 +84,11 @@ def test_a_secret_is_found_in_quotes_too(secret: str) -> None:
     assert "slash" not in hidden
 
 
+def test_further_texts_and_commands_are_searched_too() -> None:
+    build = ["make", "API_TOKEN=abcdef", "--password", "hunter22"]
+    assert set(secrets_of(plan(), build, "http://it:letmein@host/")) == {"abcdef", "hunter22", "letmein"}
+
+
 def test_the_longest_secret_is_taken_out_first() -> None:
     assert redact({"a": ["token-1234", "token"]}, ("token-1234", "token")) == {"a": ["[redacted]", "[redacted]"]}
 

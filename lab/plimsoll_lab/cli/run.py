@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def run_plan(plan: Plan, request: RunRequest, options: argparse.Namespace) -> in
     refuse_what_the_binary_refuses(plan, binary)
     enter_networks(plan)
     with open_machines(request.hosts, binary) as machines:
-        folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets_of(plan)))
+        # The command that makes a gate again says how a revision is built, and the plan does not.
+        secrets = secrets_of(plan, *map(shlex.split, request.gate))
+        folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets))
         with folder.lock():
             record = begin(folder, plan, request, binary, machines.metering)
             return measure(folder, record, plan, machines, binary, options)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from plimsoll_lab import __version__
@@ -28,6 +29,7 @@ from plimsoll_lab.store.run_record import (
 )
 from plimsoll_lab.store.timelines import write_timelines
 from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.secrets import redact, secrets_in
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Axis, PlannedTrial, RunSettings
 
@@ -97,7 +99,8 @@ def import_run(out: Path, sources: Sequence[ImportSource], asked: ImportRequest)
         for number, place in sorted(first.items())
     ]
     trials = [_trial(number, each, points[each.point].setting) for number, each in enumerate(placed, 1)]
-    folder = new_run(out)
+    said = [asked.load, asked.command, asked.suite, asked.question]
+    folder = new_run(out, hide=partial(redact, secrets=secrets_in(said, "import")))
     record = _run(folder, points, placed, trials, asked)
     with folder.lock():
         folder.write_run(record)

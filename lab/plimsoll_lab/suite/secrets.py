@@ -32,19 +32,24 @@ _SCHEME = re.compile(r"(?:basic|bearer|digest|token|negotiate)\s+", re.IGNORECAS
 """Of an Authorization header (RFC 9110, section 11.4): no secret, and what follows it is."""
 
 
-def secrets_of(plan: Plan, *texts: str) -> tuple[str, ...]:
-    """Every secret of a plan and of further texts, the longest first."""
+def secrets_of(plan: Plan, *further: str | Sequence[str]) -> tuple[str, ...]:
+    """Every secret of a plan, and of further texts and commands, the longest first."""
     tables = tomllib.loads(plan.suite.text)
     settings = [
         each
         for point in plan.points
         for each in (point.server, point.load, *(role.settings for role in point.roles), point.setting)
     ]
-    found = {secret for value in (tables, *settings, list(texts)) for secret in _secrets(value)}
+    return secrets_in([tables, *settings, *further], plan.suite.source)
+
+
+def secrets_in(values: Sequence[object], source: str) -> tuple[str, ...]:
+    """Every secret of some settings, texts and commands, the longest first."""
+    found = {secret for value in values for secret in _secrets(value)}
     short = sorted(secret for secret in found if len(secret) < LEAST_LENGTH)
     if short:
         raise SuiteError(
-            f"{plan.suite.source}: a secret has fewer than {LEAST_LENGTH} characters, and other text in the run's "
+            f"{source}: a secret has fewer than {LEAST_LENGTH} characters, and other text in the run's "
             "files may have them too; use a longer one"
         )
     return tuple(sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True))
