@@ -107,7 +107,7 @@ def test_of_contenders_whose_lateness_is_seldom_told_a_slow_one_is_not_the_best(
     late = {"fast": HALF, "quick": [True] * 12, "slow": NEVER, "slower": NEVER}
     asked, verdict = judged(late, {"fast": 50.0, "quick": 60.0, "slow": 5000.0, "slower": 9000.0})
     assert (asked.absent, asked.untold) == ((), {})
-    hidden, sure, other = asked.contenders["fast"][0], asked.contenders["fast"][1], asked.contenders["quick"][5]
+    hidden, sure, other = asked.beside["fast", "slow"][0], asked.contenders["fast"][1], asked.beside["quick", "slow"][5]
     assert sure == pytest.approx(50.0, rel=0.02)
     assert hidden == pytest.approx((0.0, 150.0), rel=0.02)
     assert other == pytest.approx((0.0, 180.0), rel=0.02)
@@ -118,6 +118,17 @@ def test_of_contenders_whose_lateness_is_seldom_told_a_slow_one_is_not_the_best(
     assert 5000 / 200 < slow.at_least < 5000 / 50
     assert 9000 / 200 < slower.at_least < 9000 / 50
     assert verdict.call == "not shown", "the two fast ones are not ranked"
+
+
+def test_a_slow_contender_that_tells_all_of_its_times_changes_nothing_between_two_that_tell_half() -> None:
+    late, means_us = {"fast": HALF, "quick": HALF}, {"fast": 50.0, "quick": 60.0, "slow": 5000.0}
+    asked, alone = judged(late, means_us)
+    beside, all_three = judged({**late, "slow": NEVER}, means_us)
+    [one], [other] = rank([asked], seed=1), rank([beside], seed=1)
+    assert other.pairs["quick", "fast"].blocks == one.pairs["quick", "fast"].blocks == 6
+    assert other.pairs["quick", "fast"].estimate == one.pairs["quick", "fast"].estimate
+    assert (alone.winner, alone.call) == (all_three.winner, all_three.call) == ("fast", "better")
+    assert [each.name for each in all_three.others] == ["quick", "slow"]
 
 
 def test_a_contender_whose_lateness_may_be_all_of_its_time_is_never_called_worse() -> None:

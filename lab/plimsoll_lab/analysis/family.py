@@ -39,8 +39,7 @@ def figure_comparisons(
             contenders: dict[str, Mapping[int, Value]] = {}
             absent, untold = [], {}
             told = told_parts(figure, here, by_point)
-            timed = is_response_time(figure)
-            most = max(told.values(), default=0.0)
+            hidden = _hidden(figure, here, by_point, told) if is_response_time(figure) else {}
             for point in here:
                 label = formatting.contender(point.point, compare)
                 values = {
@@ -48,13 +47,9 @@ def figure_comparisons(
                     for trial in by_point.get(point.number, [])
                     if (value := value_of(trial, figure)) is not None
                 }
-                seldom = timed and is_told_less(told.get(point.number, most), most)
-                if seldom:
-                    bounded = at_most(figure, by_point[point.number])
-                    valid = sum(trial.outcome == "ok" for trial in by_point[point.number])
-                    seldom = is_told_less(told[point.number] + len(bounded) / valid, most)
-                    values |= {} if seldom else bounded
-                if point.outcome in {"ok", "generator_limited", "invalid"} and values and not seldom:
+                known = bool(values) or bool(hidden.get(point.number))
+                unknown = point.number in hidden and hidden[point.number] is None
+                if point.outcome in {"ok", "generator_limited", "invalid"} and known and not unknown:
                     contenders[label] = values
                 else:
                     absent.append(label)
@@ -62,6 +57,13 @@ def figure_comparisons(
                         part = told[point.number]
                         some = f"only {percent(part, 0)} of its trials tell this figure"
                         untold[label] = some if part else "none of its trials tells this figure"
+            labels = {point.number: formatting.contender(point.point, compare) for point in here}
+            beside = {
+                (labels[number], labels[other]): values
+                for number, values in hidden.items()
+                for other, part in told.items()
+                if values is not None and is_told_less(told[number], part)
+            }
             comparisons.append(
                 FigureComparison(
                     figure=figure,
@@ -71,6 +73,7 @@ def figure_comparisons(
                     absent=tuple(absent),
                     untold=untold,
                     obstacle=unlike_cuts(figure, here, by_point),
+                    beside={pair: values for pair, values in beside.items() if pair[0] in contenders},
                 )
             )
     return comparisons
@@ -78,8 +81,8 @@ def figure_comparisons(
 
 UNTOLD_MORE = 0.1
 """A contender that leaves a response time untold in more of its trials than another, by this part
-of them, is compared by what these trials were measured to take at most, and not without them: the
-generator's lateness hides them, and they may be its slowest."""
+of them, is compared with that one by what these trials were measured to take at most, and not
+without them: the generator's lateness hides them, and they may be its slowest."""
 ROUNDING = 1e-9
 """Of parts: 0.8 less 0.7 is more than 0.1."""
 
@@ -87,6 +90,24 @@ ROUNDING = 1e-9
 def is_told_less(part: float, most: float) -> bool:
     """Whether this part of the trials that have a response time is too small beside another."""
     return most - part > UNTOLD_MORE + ROUNDING
+
+
+def _hidden(
+    figure: str,
+    points: Sequence[PointSummary],
+    by_point: Mapping[int, Sequence[TrialRecord]],
+    told: Mapping[int, float],
+) -> dict[int, Mapping[int, Interval] | None]:
+    """Of each point that tells a response time in fewer of its trials than another, what it took at
+    most in the others; None where that is not known of too many.
+    """
+    most = max(told.values(), default=0.0)
+    found: dict[int, Mapping[int, Interval] | None] = {}
+    for number in (point.number for point in points if is_told_less(told.get(point.number, most), most)):
+        bounded = at_most(figure, by_point[number])
+        valid = sum(trial.outcome == "ok" for trial in by_point[number])
+        found[number] = None if is_told_less(told[number] + len(bounded) / valid, most) else bounded
+    return found
 
 
 def at_most(figure: str, trials: Sequence[TrialRecord]) -> dict[int, Interval]:

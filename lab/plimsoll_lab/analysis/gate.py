@@ -93,8 +93,8 @@ VERDICTS: dict[GateOutcome, str] = {
 def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[BaselineComparison]:
     found = []
     for compared in family:
-        left_out = compared.contenders if compared.obstacle is not None else _with_zero(compared)
-        series = {name: {} if name in left_out else values for name, values in compared.contenders.items()}
+        zero = compared.contenders if compared.obstacle is not None else _with_zero(compared)
+        kept = compared.contenders.keys() - set(zero)
         names = [name for name in (*compared.contenders, *compared.absent) if name != baseline]
         found += [
             BaselineComparison(
@@ -102,8 +102,8 @@ def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[Base
                 better=compared.better,
                 at=compared.at,
                 contender=name,
-                baseline=series.get(baseline, {}),
-                values=series.get(name, {}),
+                baseline=compared.values_of(baseline, name) if baseline in kept else {},
+                values=compared.values_of(name, baseline) if name in kept else {},
             )
             for name in names
         ]
@@ -152,17 +152,15 @@ def _searches(run: RunRecord, compare: str) -> list[tuple[GateOutcome, str]]:
 
 def _with_zero(compared: FigureComparison) -> list[str]:
     """The contenders that had a value of zero, or below. A capacity that begins at 0 is below the
-    lowest load, and a response time of which only the most is known begins there: neither is zero.
+    lowest load, and not zero.
     """
     if compared.figure == CAPACITY:
         return []
-    is_time = is_response_time(compared.figure)
+    return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
 
-    def is_zero(value: Value) -> bool:
-        least, most = value if isinstance(value, tuple) else (value, value)
-        return (most if is_time else least) <= 0
 
-    return [name for name, values in compared.contenders.items() if any(map(is_zero, values.values()))]
+def _least(value: Value) -> float:
+    return value[0] if isinstance(value, tuple) else value
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:

@@ -66,6 +66,18 @@ class FigureComparison:
     """Why the contenders may not be compared, where the reason is known beforehand."""
     control: tuple[Mapping[int, float], Mapping[int, float]] | None = None
     """One contender measured twice, by block: the A/A control; None where the suite has none."""
+    beside: Mapping[tuple[str, str], Mapping[int, Value]] = field(default_factory=dict)
+    """Of a contender, beside another: values by block that count between these two alone, as the
+    first one tells the figure in fewer blocks."""
+
+    def values_of(self, name: str, other: str) -> Mapping[int, Value]:
+        """What a contender measured, beside another one."""
+        return {**self.contenders[name], **self.beside.get((name, other), {})}
+
+    def every_value_of(self, name: str) -> Mapping[int, Value]:
+        """What a contender measured, beside whichever other."""
+        further = [values for (one, _), values in self.beside.items() if one == name]
+        return {block: value for values in (self.contenders[name], *further) for block, value in values.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +166,7 @@ def compare_with_best(family: Sequence[FigureComparison], rng: np.random.Generat
     """Rank the contenders of every comparison; the intervals of all answers hold together with 95
     %.
     """
-    blocks = sorted({block for each in family for values in each.contenders.values() for block in values})
+    blocks = sorted({block for each in family for name in each.contenders for block in each.every_value_of(name)})
     ranked = [_rankable(each) for each in family]
     logs = [
         [_logs(each, one, other, blocks) for one, other in itertools.combinations(names, 2)]
@@ -197,7 +209,8 @@ DETECTION_POWER = 0.8
 def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
     """The contenders that can be compared with each other, and why the rest cannot."""
     unranked = dict(comparison.untold)
-    for name, values in comparison.contenders.items():
+    for name in comparison.contenders:
+        values = comparison.every_value_of(name)
         if comparison.obstacle is not None:
             unranked[name] = comparison.obstacle
         elif not values:
@@ -220,14 +233,14 @@ def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | N
     """
 
     def short(name: str) -> int:
-        mine = comparison.contenders[name].keys()
-        return sum(len(mine & comparison.contenders[other].keys()) < LEAST_BLOCKS for other in names if other != name)
+        return sum(len(blocks[name] & blocks[other]) < LEAST_BLOCKS for other in names if other != name)
 
-    ordered = sorted(names, key=lambda name: (-short(name), len(comparison.contenders[name])))
+    blocks = {name: comparison.every_value_of(name).keys() for name in names}
+    ordered = sorted(names, key=lambda name: (-short(name), len(blocks[name])))
     if not ordered or not short(ordered[0]):
         return None
     first, second = ordered[:2]
-    alike = short(first) == short(second) and len(comparison.contenders[first]) == len(comparison.contenders[second])
+    alike = short(first) == short(second) and len(blocks[first]) == len(blocks[second])
     return None if alike else first
 
 
@@ -237,7 +250,7 @@ def _ends(value: Value) -> Interval:
 
 def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[int]) -> PairLogs:
     """How much worse `one` is than `other`, block by block."""
-    first, second = comparison.contenders[one], comparison.contenders[other]
+    first, second = comparison.values_of(one, other), comparison.values_of(other, one)
     if comparison.better == "higher":
         first, second = second, first  # the ratio of two rates says how much worse its divisor is
     shared = np.array([block in first and block in second for block in blocks])

@@ -24,7 +24,7 @@ def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
 
 def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     comparison = ranking.comparison
-    values = list((comparison.contenders.get(name) or {}).values())
+    values = list(comparison.every_value_of(name).values()) if name in comparison.contenders else []
     at_most = comparison.better == "lower" and any(map(_has_a_most_alone, values))
     ordered = [_shown(value, at_most=at_most) for value in values]
     place = next((each for each in ranking.places if each.name == name), None)
