@@ -131,6 +131,26 @@ def test_a_slow_contender_that_tells_all_of_its_times_changes_nothing_between_tw
     assert [each.name for each in all_three.others] == ["quick", "slow"]
 
 
+def test_where_one_of_two_that_hide_most_is_told_less_what_both_hide_counts() -> None:
+    """The one that told a single trial had too few blocks, and the other one was best alone."""
+    seldom = [block not in {3, 8} for block in range(12)]
+    asked, verdict = judged({"direct": seldom, "forwarded": [True] * 12}, {"direct": 40.0, "forwarded": 90.0})
+    assert len(asked.values_of("direct", "forwarded")) == len(asked.values_of("forwarded", "direct")) == 12
+    assert asked.values_of("direct", "forwarded")[3] == pytest.approx(40.0, rel=0.02)
+    assert sorted(verdict.best) == ["direct", "forwarded"]
+    assert (verdict.call, verdict.others, verdict.unranked) == ("not shown", [], {})
+    # One hidden trial in ten is passed over: a slow contender is worse all the same.
+    rarely = [block == 5 for block in range(12)]
+    _, worse = judged({"direct": HALF, "slow": rarely}, {"direct": 40.0, "slow": 4000.0})
+    assert (worse.best, [each.name for each in worse.others]) == (["direct"], ["slow"])
+    # Of two that tell alike nothing else counts, and too little is left.
+    alike, nothing = judged({"direct": [block != 3 for block in range(12)], "forwarded": [True] * 12}, {
+        "direct": 40.0, "forwarded": 90.0,
+    })  # fmt: skip
+    assert (alike.beside, alike.untold) == ({}, {"forwarded": "none of its trials tells this figure"})
+    assert (nothing.best, nothing.unranked["direct"]) == ([], "1 valid block, at least 6 are needed")
+
+
 def test_a_contender_whose_lateness_may_be_all_of_its_time_is_never_called_worse() -> None:
     """Its trials that tell the figure alone would have it take twice as long as the other."""
     _, verdict = judged({"late": HALF, "sure": NEVER}, {"late": 200.0, "sure": 100.0})

@@ -40,14 +40,23 @@ def figure_comparisons(
             absent, untold = [], {}
             told = told_parts(figure, here, by_point)
             hidden = _hidden(figure, here, by_point, told) if is_response_time(figure) else {}
+            labels = {point.number: formatting.contender(point.point, compare) for point in here}
+            # Where one of two is told less, what either hides counts, unless it is a trial in ten.
+            beside = {
+                (labels[number], labels[other]): values
+                for number, values in hidden.items()
+                for other, part in told.items()
+                if values and is_told_less(told[number], 1.0)
+                if is_told_less(min(told[number], part), max(told[number], part))
+            }
             for point in here:
-                label = formatting.contender(point.point, compare)
+                label = labels[point.number]
                 values = {
                     trial.block: value
                     for trial in by_point.get(point.number, [])
                     if (value := value_of(trial, figure)) is not None
                 }
-                known = bool(values) or bool(hidden.get(point.number))
+                known = bool(values) or any(one == label for one, _ in beside)
                 unknown = point.number in hidden and hidden[point.number] is None
                 if point.outcome in {"ok", "generator_limited", "invalid"} and known and not unknown:
                     contenders[label] = values
@@ -57,13 +66,6 @@ def figure_comparisons(
                         part = told[point.number]
                         some = f"only {percent(part, 0)} of its trials tell this figure"
                         untold[label] = some if part else "none of its trials tells this figure"
-            labels = {point.number: formatting.contender(point.point, compare) for point in here}
-            beside = {
-                (labels[number], labels[other]): values
-                for number, values in hidden.items()
-                for other, part in told.items()
-                if values is not None and is_told_less(told[number], part)
-            }
             comparisons.append(
                 FigureComparison(
                     figure=figure,
@@ -98,12 +100,12 @@ def _hidden(
     by_point: Mapping[int, Sequence[TrialRecord]],
     told: Mapping[int, float],
 ) -> dict[int, Mapping[int, Interval] | None]:
-    """Of each point that tells a response time in fewer of its trials than another, what it took at
-    most in the others; None where that is not known of too many.
+    """Of each point what a response time took at most in the trials that do not tell it; None where
+    others tell it in more, and that is not known of too many.
     """
     most = max(told.values(), default=0.0)
     found: dict[int, Mapping[int, Interval] | None] = {}
-    for number in (point.number for point in points if is_told_less(told.get(point.number, most), most)):
+    for number in (point.number for point in points if point.number in told):
         bounded = at_most(figure, by_point[number])
         valid = sum(trial.outcome == "ok" for trial in by_point[number])
         found[number] = None if is_told_less(told[number] + len(bounded) / valid, most) else bounded

@@ -67,8 +67,8 @@ class FigureComparison:
     control: tuple[Mapping[int, float], Mapping[int, float]] | None = None
     """One contender measured twice, by block: the A/A control; None where the suite has none."""
     beside: Mapping[tuple[str, str], Mapping[int, Value]] = field(default_factory=dict)
-    """Of a contender, beside another: values by block that count between these two alone, as the
-    first one tells the figure in fewer blocks."""
+    """Of a contender, beside another: values by block that count between these two alone, as one of
+    them tells the figure in fewer blocks."""
 
     def values_of(self, name: str, other: str) -> Mapping[int, Value]:
         """What a contender measured, beside another one."""
