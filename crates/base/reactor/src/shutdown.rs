@@ -87,6 +87,7 @@ mod tests {
     fn each_step_comes_once_and_no_wait_is_for_a_time_that_has_passed() {
         let start = Instant::now();
         let mut shutdown = Shutdown::new(5 * SECOND);
+        assert!(shutdown.is_running());
         assert_eq!((shutdown.on_time(start), shutdown.until()), (None, None));
         assert_eq!(shutdown.on_signal(start), Some(Step::Drain));
         assert!(!shutdown.is_running());
@@ -103,6 +104,7 @@ mod tests {
         let start = Instant::now();
         let mut shutdown = Shutdown::new(Duration::MAX);
         assert_eq!(shutdown.on_signal(start), Some(Step::Drain));
+        assert_eq!(shutdown.until(), Some(start + Duration::from_secs(3_153_600_000)), "a century");
         assert_eq!(shutdown.on_signal(start), Some(Step::Stop));
         assert_eq!((shutdown.on_signal(start), shutdown.stop(), shutdown.until()), (None, None, None));
     }

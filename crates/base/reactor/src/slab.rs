@@ -171,8 +171,9 @@ mod tests {
     fn no_key_is_a_reserved_one() {
         let mut slab = Slab::default();
         let key = slab.insert(());
-        assert!(key.to_raw() < Key::RESERVED);
+        assert_eq!(key.to_raw(), 0, "the first slot, for the first time");
         slab.remove(key);
+        assert!(slab.is_empty());
         let Slot::Free { generation, .. } = &mut slab.blocks[0][0] else { panic!("it was removed") };
         *generation = (Key::RESERVED >> 32) as u32 - 1;
         let last = slab.insert(());
@@ -198,10 +199,12 @@ mod tests {
                     let key = keys[pick.index(keys.len())];
                     prop_assert_eq!(slab.remove(key), model.remove(&key));
                 }
-                prop_assert_eq!(slab.len(), model.len());
+                prop_assert_eq!((slab.len(), slab.is_empty()), (model.len(), model.is_empty()));
             }
             for key in &keys {
+                prop_assert_eq!(Key::from_raw(key.to_raw()), *key);
                 prop_assert_eq!(slab.get(*key), model.get(key));
+                prop_assert_eq!(slab.get_mut(*key), model.get_mut(key));
             }
             prop_assert_eq!(slab.keys().count(), model.len());
         }
