@@ -291,6 +291,24 @@ fn a_body_is_read_past_and_the_next_request_answered() {
 }
 
 #[test]
+fn a_bad_chunked_body_has_its_request_answered_and_ends_the_connection() {
+    let too_long = format!("{:x}\r\n", (1 << 20) + 1);
+    for body in ["\r\n", ";x\r\n", "  \r\n", "x\r\n", "1\r\nab\r\n", &too_long] {
+        for request in [get, synthetic] {
+            // Where the body is taken for none, or for over, another request follows.
+            let requests = request("Transfer-Encoding: chunked\r\n") + body + &"\r\n".repeat(2) + &get("");
+            for cut in 0..=requests.len() {
+                let (sent, next) =
+                    converse(http(), &[&requests.as_bytes()[..cut], &requests.as_bytes()[cut..]], context());
+                let answer: String = sent.into_iter().map(char::from).collect();
+                assert_eq!((answer.matches("HTTP/1.1 ").count(), next), (1, NextStep::Linger), "{body:?} cut at {cut}");
+                assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_client_that_waits_to_send_its_body_is_told_to_go_on() {
     let (answer, _) = exchange(http(), &[get("Expect: 100-continue\r\nContent-Length: 5\r\n").as_bytes()]);
     assert!(answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"), "{answer}");
