@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::support::forwarder::{
     Folder, Forwarder, Noise, accept, command, connect, echo, exchange, injected, listener, until,
@@ -221,25 +221,32 @@ fn where_no_table_can_be_had_a_forwarder_says_so_and_ends() {
     }
 }
 
+/// From now on no thread of the forwarder gets a table of its own, or no loop what it waits by,
+/// until this strace ends.
+fn refuse_tables(forwarder: &Forwarder, call: &str) -> (Child, BufReader<ChildStderr>) {
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOMEM"));
+    let mut strace = Command::new("strace")
+        .args(["-f", "-p", &forwarder.pid().to_string(), "-o", "/dev/null", "-e", &trace, "-e", &inject])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("strace is here");
+    let mut said = BufReader::new(strace.stderr.take().expect("piped"));
+    said.read_line(&mut String::new()).expect("it says that it has attached");
+    // It would end with its pipe.
+    (strace, said)
+}
+
 #[test]
 fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
     if !may_trace() {
         return;
     }
     let mapping = format!("127.0.0.1:0={}", echo());
-    // From now on no thread gets a table of its own, or no loop what it waits by.
     let calls = ["unshare", "epoll_create1"];
     for (accept, call) in ["single", "handoff"].into_iter().flat_map(|accept| calls.map(|call| (accept, call))) {
         let mut forwarder = Forwarder::start_with_limit(64, &[&mapping, "--accept", accept, "--workers", "1"]);
         exchange(&mut forwarder.connect());
-        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOMEM"));
-        let mut strace = Command::new("strace")
-            .args(["-f", "-p", &forwarder.pid().to_string(), "-o", "/dev/null", "-e", &trace, "-e", &inject])
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("strace is here");
-        let mut said = BufReader::new(strace.stderr.take().expect("piped"));
-        said.read_line(&mut String::new()).expect("it says that it has attached");
+        let (mut strace, _said) = refuse_tables(&forwarder, call);
         let streams: Vec<TcpStream> = (0..60).map(|_| forwarder.connect()).collect();
         let sentence = forwarder.sentence();
         assert!(sentence.contains("no descriptor table can be added"), "{accept}, {call}: {sentence}");
@@ -252,6 +259,41 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
         strace.wait().expect("a status");
         let summary = forwarder.stop();
         assert_eq!(summary["ends"], serde_json::json!({"client_closed": 61}), "{accept}: {summary}");
+    }
+}
+
+#[test]
+fn clients_that_wait_for_a_full_table_are_served_when_a_reload_takes_their_listener() {
+    if !may_trace() {
+        return;
+    }
+    for accept in ["single", "handoff"] {
+        let (folder, server) = (Folder::new(), echo());
+        let table = |listen: &str| format!("[forward]\n\"{listen}\" = \"{server}\"\n");
+        let config = folder.write("forward.toml", &table("127.0.0.1:0"));
+        let arguments = ["--config", &config, "--accept", accept, "--workers", "1"];
+        let mut forwarder = Forwarder::start_with_limit(64, &arguments);
+        let (mut strace, _said) = refuse_tables(&forwarder, "unshare");
+        // A table of 64 descriptors holds 21 connections, and a few descriptors are to spare.
+        let mut held: Vec<TcpStream> = (0..21).map(|_| forwarder.connect()).collect();
+        held.iter_mut().for_each(exchange);
+        let mut waiting: Vec<TcpStream> = (0..2).map(|_| forwarder.connect()).collect();
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        until("it is full", || forwarder.is_quiet());
+        folder.replace("forward.toml", &table("127.0.0.3:0"));
+        forwarder.signal("HUP");
+        until("the table is reloaded", || forwarder.sentence().contains("reloaded"));
+        if accept == "handoff" {
+            // The acceptor has taken them, and they wait for room.
+            held.clear();
+        }
+        waiting.iter_mut().for_each(exchange);
+        strace.kill().expect("it runs");
+        strace.wait().expect("a status");
+        drop((held, waiting));
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 23}), "{accept}: {summary}");
     }
 }
 
