@@ -333,6 +333,22 @@ mod tests {
     }
 
     #[test]
+    fn ages_of_hours_and_days_have_their_mean_and_deviation() {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let ages = times(&[HOUR_NS, 2 * HOUR_NS, 72 * HOUR_NS]);
+        // At their buckets' values.
+        let mut added = Times::default();
+        assert_eq!(added.add_from(&ages, 2), 3);
+        for summary in [ages.summary(), added.summary()] {
+            let hours = [summary.min, summary.mean, summary.stdev, summary.max].map(|figure| figure / 3.6e9);
+            // Of 1, 2 and 72 the squares of the distances to 25 are 576, 529 and 2209.
+            for (figure, expected) in hours.into_iter().zip([1.0, 25.0, 1657_f64.sqrt(), 72.0]) {
+                assert!((figure - expected).abs() <= expected * 0.002, "{hours:?}");
+            }
+        }
+    }
+
+    #[test]
     fn durations_are_counted_up_to_a_length() {
         let times = times(&[1_000, 2_000, 2_000, 1_000_000]);
         assert_eq!([0, 1_000, 1_900, 2_000, 999_999_999].map(|length| times.count_up_to(length)), [0, 1, 1, 3, 4]);
