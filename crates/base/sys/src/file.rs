@@ -180,9 +180,23 @@ mod tests {
         symlink("../secret", folder.join("root/out")).expect("a link");
         symlink("/etc/passwd", folder.join("root/absolute")).expect("a link");
         symlink("inner/file", folder.join("root/within")).expect("a link");
+        // They begin outside, wherever they lead.
+        symlink(folder.join("root/inner/file"), folder.join("root/back")).expect("a link");
+        symlink("/inner/file", folder.join("root/from_root")).expect("a link");
         let root = Root::open(&folder.join("root")).expect("it was just made");
-        for path in ["../secret", "inner/../../secret", "out", "absolute", "/etc/passwd", "inner/file\0"] {
-            assert!(root.resolve(path.as_bytes()).is_err(), "{path}");
+        for path in [
+            "../secret",
+            "inner/../../secret",
+            "out",
+            "absolute",
+            "back",
+            "from_root",
+            "/etc/passwd",
+            "/inner/file",
+            "inner/file\0",
+        ] {
+            let error = root.resolve(path.as_bytes()).expect_err(path);
+            assert!(is_absent(&error), "{path}: {error}");
         }
         for path in ["../secret", "inner/../../secret", "out", "absolute", "within", "inner/file\0", "", "none/file"] {
             assert!(root.walk(path.as_bytes(), OFlags::RDONLY).is_err(), "{path}");

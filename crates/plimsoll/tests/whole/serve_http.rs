@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::support::server::{Noise, Server, for_every_model, until};
+use crate::support::server::{Noise, Server, for_every_model, text_of, until};
 use crate::support::site::{Client, Site};
 use plimsoll_sys::net;
 use serde_json::json;
@@ -144,6 +144,7 @@ fn nothing_outside_of_the_root_is_found(model: &str) {
     link("../secret", "out");
     link("/etc", "etc");
     link("inner", "within");
+    link(&text_of(&site.root().join("inner")), "back");
     let server = site.serve(model, &[]);
     let mut client = Client::new(&server);
     for target in [
@@ -155,6 +156,7 @@ fn nothing_outside_of_the_root_is_found(model: &str) {
         "/%2e%2e/secret",
         "/..%2fsecret",
         "/secret%00",
+        "/back/index.html",
     ] {
         let answer = client.get(target, "");
         assert!(matches!(answer.status, 400 | 404), "{target}: {}", answer.status);
