@@ -153,6 +153,31 @@ fn a_fifo_that_nobody_reads_is_no_log() {
 }
 
 #[test]
+fn rows_are_lost_while_what_read_the_log_has_ended_and_written_when_it_is_started_again() {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    let reader = || {
+        // Who may write too need not wait for a writer.
+        let _both = fs::File::options().read(true).write(true).open(&fifo).expect("it is there");
+        fs::File::open(&fifo).expect("it is there")
+    };
+    let first = reader();
+    let mut forwarder = Forwarder::to(echo(), &["--log", &fifo]);
+    drop(first);
+    exchange(&mut forwarder.connect());
+    let sentence = forwarder.sentence();
+    assert!(sentence.contains("log rows are lost") && sentence.contains("has ended: start it again"), "{sentence}");
+    let (mut second, mut rows) = (reader(), String::new());
+    exchange(&mut forwarder.connect());
+    let summary = forwarder.stop();
+    assert_eq!((&summary["log_rows_dropped"], &summary["connections"]), (&1.into(), &2.into()), "{summary}");
+    second.read_to_string(&mut rows).expect("text");
+    // The header still waited in the pipe.
+    assert_eq!(rows.matches(",client_closed,").count(), 1, "{rows}");
+}
+
+#[test]
 fn a_log_that_nobody_reads_stalls_nobody_and_the_rows_that_it_misses_are_counted() {
     let folder = Folder::new();
     let fifo = text_of(&folder.path("log.fifo"));
