@@ -377,3 +377,20 @@ fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
     }
     setting.forwarder.stop();
 }
+
+#[test]
+fn urgent_data_costs_no_cpu_once_it_has_passed_nor_while_it_waits() {
+    for settings in ["", "limit = { bandwidth = \"10MB/s\" }"] {
+        let setting = Setting::new(settings);
+        let (mut client, mut server) = setting.pair();
+        client.write_all(b"abc").expect("there is room");
+        plimsoll_sys::net::write_urgent(&client, b'!').expect("there is room");
+        server.read_exact(&mut [0; 4]).expect("all of it arrives");
+        until("what has passed costs no CPU", || setting.forwarder.is_quiet());
+        client.set_nonblocking(true).expect("a socket takes it");
+        while client.write(&[7; 1 << 16]).is_ok() {
+            let _ = plimsoll_sys::net::write_urgent(&client, b'!');
+        }
+        until("what nobody reads costs no CPU", || setting.forwarder.is_quiet());
+    }
+}

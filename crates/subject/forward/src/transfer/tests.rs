@@ -185,6 +185,23 @@ fn a_direction_that_turns_from_bulk_to_small_messages_and_back_holds_no_pipe_whi
 }
 
 #[test]
+fn what_follows_urgent_data_is_read_at_once_and_spliced_again_once_all_is_read() {
+    let (mut client, _server, mut between) = Between::new();
+    net::prepare(&between.client.socket, PATIENCE).expect("a socket takes it");
+    client.write_all(b"abc").expect("there is room");
+    net::write_urgent(&client, b'!').expect("there is room");
+    client.write_all(b"def").expect("there is room");
+    let deadline = Instant::now() + PATIENCE;
+    while net::unacknowledged(&client).expect("a socket has a queue") > 0 {
+        assert!(Instant::now() < deadline, "it does not arrive");
+    }
+    (between.up.spliced, between.client.urgent) = (true, true);
+    between.move_all(Side::Client);
+    assert_eq!(between.relay.up.bytes, 7, "a read stops before the urgent byte");
+    assert!(!between.client.readable && !between.client.urgent);
+}
+
+#[test]
 fn a_unix_socket_that_no_longer_reads_still_sends() {
     let (mut client, _server, mut between) = Between::new();
     let (near, mut server) = UnixStream::pair().expect("a pair of sockets");
