@@ -1,12 +1,12 @@
 //! How a server ends while peers go on as if it did not.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use crate::support::server::{PATIENCE, Server, for_every_model};
+use crate::support::server::{PATIENCE, Server, for_every_model, until};
 
-for_every_model!(a_drain_ends_although_a_peer_never_stops_to_send);
+for_every_model!(a_drain_ends_although_a_peer_never_stops_to_send, a_drain_ends_with_its_time);
 
 /// Sends, and reads what comes back, for as long as the server takes it; returns whether the server
 /// has ended it.
@@ -54,4 +54,18 @@ fn a_drain_ends_although_a_peer_never_stops_to_send(model: &str) {
         assert_eq!(status.code(), Some(0), "{model}: {summary}");
         assert_eq!(summary["errors"], serde_json::json!({}), "{model}");
     });
+}
+
+fn a_drain_ends_with_its_time(model: &str) {
+    let server = Server::http(model, &["--synthetic", "--drain", "500ms"]);
+    let mut stuck = server.connect();
+    // More than the kernel holds, so that it can never be sent.
+    stuck.write_all(b"GET /bytes/1000000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+    stuck.read_exact(&mut [0]).expect("the answer begins");
+    server.terminate();
+    until("it is over", || server.is_over());
+    let (status, summary) = server.wait();
+    assert_eq!((status.code(), &summary["errors"]), (Some(0), &serde_json::json!({})), "{model}: {summary}");
+    let read = stuck.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+    assert_eq!(read, Err(ErrorKind::ConnectionReset), "{model}: an end would mean that all was sent");
 }

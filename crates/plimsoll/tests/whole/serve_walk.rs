@@ -11,7 +11,11 @@ use std::path::{Path, PathBuf};
 
 use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace, text_of, until};
 
-for_every_model!(one_connection_makes_the_calls_of_its_model, a_large_file_goes_out_by_sendfile);
+for_every_model!(
+    one_connection_makes_the_calls_of_its_model,
+    a_large_file_goes_out_by_sendfile,
+    a_drain_and_the_end_of_its_time_are_waited_for_and_not_asked_after,
+);
 
 /// Calls that wait, move bytes, or make and end something. A question mark: not on every
 /// architecture.
@@ -207,4 +211,18 @@ fn a_large_file_goes_out_by_sendfile(model: &str) {
         let sent = calls.iter().filter(|call| call.name() == "sendfile");
         sent.filter_map(|call| call.line.rsplit_once("= ")?.1.parse::<usize>().ok()).sum::<usize>() == 1 << 20
     });
+}
+
+fn a_drain_and_the_end_of_its_time_are_waited_for_and_not_asked_after(model: &str) {
+    let Some(traced) = Traced::start("http", model, &["--synthetic", "--drain", "500ms"]) else { return };
+    let mut stuck = traced.server.connect();
+    stuck.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: test\r\n\r\n").expect("the server reads");
+    stuck.read_exact(&mut [0]).expect("the answer begins");
+    let main = traced.server.pid();
+    traced.server.terminate();
+    until("it is over", || traced.server.is_over());
+    // Also those that return at once: a wait for a time that has passed is one.
+    let waits = |call: &&Call| call.process == main && matches!(call.name(), "poll" | "ppoll");
+    let waited = traced.calls().iter().filter(waits).count();
+    assert!((1..50).contains(&waited), "{model}: {waited} waits");
 }

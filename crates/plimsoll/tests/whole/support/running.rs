@@ -115,6 +115,12 @@ impl Running {
         (number(11) + number(12), number(21) * 4096)
     }
 
+    /// Whether it has ended, and waits for this test to ask how (proc_pid_stat(5): Z is a zombie).
+    pub(crate) fn is_over(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("nobody else waits for it");
+        stat.rsplit_once(')').expect("a name").1.starts_with(" Z")
+    }
+
     /// SIGKILL: no chance to clean up.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
