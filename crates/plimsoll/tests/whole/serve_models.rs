@@ -51,6 +51,26 @@ fn select_says_so_where_a_listener_does_not_fit_its_set() {
 }
 
 #[test]
+fn select_hears_the_stop_or_says_why_not_however_many_descriptors_come_before_its_wake_up() {
+    if descriptor::limit() < 1200 {
+        eprintln!("skipped: needs 1200 descriptors, `ulimit -n` gives {}", descriptor::limit());
+        return;
+    }
+    let ended = (1006..1024).map(|listeners| {
+        let listen = ["--listen", "127.0.0.1:0"].repeat(listeners);
+        let server = Server::echo("select", &[&["--workers", "1", "--drain", "1h"], &listen[..]].concat());
+        server.terminate();
+        until("it is over", || server.is_over());
+        let (status, said) = server.wait_failed();
+        let code = status.code().expect("no signal ended it");
+        assert_eq!(code == 1, said.contains("listen on fewer addresses"), "{listeners} listeners: {said}");
+        code
+    });
+    let ended: Vec<i32> = ended.collect();
+    assert!(ended.starts_with(&[0]) && ended.ends_with(&[1]) && ended.is_sorted(), "{ended:?}");
+}
+
+#[test]
 fn fork_leaves_no_zombie_and_inherits_no_listener() {
     let server = Server::echo("fork", &[]);
     let mut streams: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
