@@ -317,6 +317,44 @@ fn a_name_is_resolved_again_while_the_forwarder_runs() {
 }
 
 #[test]
+fn a_rinetd_table_may_name_hosts_and_services() {
+    let folder = Folder::new();
+    let hosts = folder.write("hosts", "::1 plimsoll.test\n127.0.0.9 plimsoll.test\n");
+    let services = "# plimsoll 6/tcp\nplimsoll 7/udp\nother 8/tcp plimsoll-too # plimsoll\nplimsoll 9/tcp\n";
+    let services = folder.write("services", services);
+    let own = |inner: &[&str]| {
+        let mount = "mount --bind \"$0\" /etc/hosts && mount --bind \"$1\" /etc/services && shift && exec \"$@\"";
+        let mut own = Command::new("unshare");
+        own.args(["--mount", "sh", "-c", mount, &hosts, &services]).args(inner);
+        own.output().expect("util-linux is here")
+    };
+    if !own(&["true"]).status.success() {
+        let _ =
+            writeln!(std::io::stderr(), "skipped: there is no /etc/services, or no mount namespace can be made here");
+        return;
+    }
+    let binary = env!("CARGO_BIN_EXE_plimsoll");
+    for (rule, same) in [("plimsoll.test plimsoll", "127.0.0.9 9"), ("127.0.0.9 plimsoll-too/tcp", "127.0.0.9 8")] {
+        // That two rules listen at one place tells where that is.
+        let table = folder.write("rinetd.conf", &format!("{rule} 192.0.2.1 80\n{same} 192.0.2.1 80\n"));
+        let output = own(&[binary, "forward", "--table", &table, "--check"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let place = same.replace(' ', ":");
+        assert!(said.contains(&format!("{place} is listened on twice")), "{rule}: {said}");
+        let table = folder.write("rinetd.conf", &format!("{rule} 192.0.2.1 other\n"));
+        assert_eq!(own(&[binary, "forward", "--table", &table, "--check"]).status.code(), Some(0), "{rule}");
+    }
+    for (rule, unknown) in
+        [("plimsoll.test other/udp", "udp"), ("absent.invalid 80", "absent.invalid"), ("127.0.0.9 none", "none")]
+    {
+        let table = folder.write("rinetd.conf", &format!("{rule} 192.0.2.1 80\n"));
+        let output = own(&[binary, "forward", "--table", &table, "--check"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(&format!("`{unknown}`")), "{rule}: {said}");
+    }
+}
+
+#[test]
 fn a_log_that_was_moved_away_is_opened_anew_at_a_hangup() {
     let folder = Folder::new();
     let (listener, server) = listener();
