@@ -254,6 +254,8 @@ fn send_wait(longest: Duration, in_place: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
     use super::*;
 
     /// When a peer is given up that acknowledges a last byte right after a send begins, where the
@@ -274,6 +276,21 @@ mod tests {
             in_place = send_wait(look_at.saturating_duration_since(now), in_place);
             now += in_place + in_place / 8;
         }
+    }
+
+    #[test]
+    fn a_send_waits_for_a_part_of_its_time_out_from_the_first_on() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let socket = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        let sent_for = |timeout| {
+            let sender = Sender::new(&socket, timeout, &|| Phase::Run).expect("a socket takes it");
+            assert_eq!(sender.timeout, timeout);
+            socket.write_timeout().expect("a socket has one")
+        };
+        assert_eq!(sent_for(None), None);
+        let timeout = Duration::from_secs(60);
+        let wait = sent_for(Some(timeout)).expect("it is set");
+        assert!(wait <= timeout / LOOKS && wait >= timeout / LOOKS / 2, "{wait:?}");
     }
 
     #[test]
