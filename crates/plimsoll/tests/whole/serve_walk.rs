@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::support::server::{Folder, Server, assert_echoes, for_every_model, may_trace, text_of, until};
 
@@ -91,7 +92,10 @@ impl Traced {
         if !may_trace() {
             return None;
         }
-        let file = std::env::temp_dir().join(format!("plimsoll-{protocol}-walk-{model}-{}", std::process::id()));
+        // Several tests trace the same model at once.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = std::env::temp_dir().join(format!("plimsoll-walk-{model}-{}-{number}", std::process::id()));
         // -D: the server is our child, and not strace's.
         let strace = ["strace", "-D", "-f", "-qq", TRACED, "-o", file.to_str().expect("text")];
         let workers: &[&str] = if matches!(model, "threads" | "fork") { &[] } else { &["--workers", "1"] };
@@ -221,6 +225,9 @@ fn a_drain_and_the_end_of_its_time_are_waited_for_and_not_asked_after(model: &st
     let main = traced.server.pid();
     traced.server.terminate();
     until("it is over", || traced.server.is_over());
+    // strace writes what it saw a moment later.
+    let has_ended = |call: &Call| call.process == main && call.name() == "exit_group";
+    until("its end was seen", || traced.calls().iter().any(has_ended));
     // Also those that return at once: a wait for a time that has passed is one.
     let waits = |call: &&Call| call.process == main && matches!(call.name(), "poll" | "ppoll");
     let waited = traced.calls().iter().filter(waits).count();
