@@ -29,9 +29,6 @@ pub enum SendMode {
     Some,
     /// Waits until everything is sent or the connection fails.
     All,
-    /// As `All`, and the close follows at once: the kernel may hold back a last part that fills no
-    /// packet until then (MSG_MORE, send(2)).
-    Last,
 }
 
 impl Ring {
@@ -75,7 +72,6 @@ impl Ring {
             SendMode::None => libc::MSG_DONTWAIT,
             SendMode::Some => 0,
             SendMode::All => libc::MSG_WAITALL,
-            SendMode::Last => libc::MSG_WAITALL | libc::MSG_MORE,
         };
         let request = opcode::Send::new(Fixed(slot.0), bytes.as_ptr(), bytes.len() as u32)
             .flags(flags | libc::MSG_NOSIGNAL)

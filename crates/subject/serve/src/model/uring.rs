@@ -303,11 +303,7 @@ impl<P: Service> EventLoop<'_, P> {
             Lifecycle::Ended => !connection.sending,
             Lifecycle::Failed => true,
         };
-        // With its last bytes on their way a connection takes nothing more: that the receive ends
-        // costs no turn of its own.
-        let ends = connection.sends_its_last();
-        let unwanted =
-            (over || ends) && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
+        let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
                 connection.receive = Receive::Ending;

@@ -75,6 +75,9 @@ impl<P: Service> Connection<P> {
                         self.conversation.close_at_drain();
                     }
                     if self.conversation.state == ConversationState::Closing {
+                        // A close on unread bytes is a reset, and would drop what is held for the
+                        // last packet.
+                        net::shutdown(&self.socket, net::Half::Write);
                         return Ok(Outcome::Closes);
                     }
                     continue;

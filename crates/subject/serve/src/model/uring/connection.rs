@@ -80,12 +80,6 @@ impl<P: Service> Connection<P> {
         self.sends() || self.conversation.state == ConversationState::Resuming
     }
 
-    /// Whether the last bytes before its close are on their way.
-    pub(super) fn sends_its_last(&self) -> bool {
-        let nothing_waits = self.unsent.is_empty() && self.body.is_none() && self.file_transfer.is_none();
-        self.sending && nothing_waits && self.conversation.state == ConversationState::Closing
-    }
-
     /// Whether it is the service's turn, and nothing is in its way.
     pub(super) fn has_more_to_say(&self) -> bool {
         !self.sends()

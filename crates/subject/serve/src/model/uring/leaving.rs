@@ -96,8 +96,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
-        let mode = if connection.sends_its_last() { SendMode::Last } else { SendMode::All };
-        self.ring.send(slot, Payload::Owned(bytes, 0), mode)
+        self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)
     }
 
     /// A connection's socket has a number in the thread's table, or cannot have one.
@@ -137,6 +136,11 @@ impl<P: Service> EventLoop<'_, P> {
             return self.fail(slot, &error);
         }
         if waiting.is_empty() {
+            if connection.conversation.ends() {
+                // A close on unread bytes is a reset, and would drop what is held for the last
+                // packet.
+                net::shutdown(&*socket, net::Half::Write);
+            }
             return Ok(());
         }
         connection.sending = true;
