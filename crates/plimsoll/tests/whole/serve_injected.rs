@@ -10,6 +10,7 @@ for_every_model!(
     an_injected_error_ends_one_connection_at_most,
     an_injected_error_spoils_one_file_at_most,
     a_write_that_this_machine_refuses_is_no_clean_end_of_an_echo,
+    an_answer_is_not_lost_to_a_byte_that_comes_just_before_the_close,
 );
 
 /// The second call of these in a thread or process fails so.
@@ -75,6 +76,43 @@ fn a_write_that_this_machine_refuses_is_no_clean_end_of_an_echo(model: &str) {
         assert_eq!(end, Err(ErrorKind::ConnectionReset), "{error}");
         let summary = server.stop();
         assert_eq!(summary["errors"][error.to_lowercase()], 1, "{summary}");
+    }
+}
+
+/// A close on a byte that was not read is a reset (RFC 1122, section 4.2.2.13), and would drop what
+/// was held back for the packet of the end.
+fn an_answer_is_not_lost_to_a_byte_that_comes_just_before_the_close(model: &str) {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("small", &"x".repeat(600));
+    folder.write("large", &"x".repeat(60_000));
+    let root = folder.path("").to_str().expect("the path is text").to_owned();
+    // The server stands still once the answer's last bytes are handed over; the kernel sends what
+    // is held back after 200 ms by itself (tcp(7), TCP_CORK). A ring's small sends are no calls.
+    for (call, file, length) in [("sendto", "small", 600), ("sendfile", "large", 60_000)] {
+        if (model, call) == ("uring", "sendto") {
+            continue;
+        }
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:delay_exit=100000"));
+        let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let server = Server::under(&strace, "http", model, &["--root", &root]);
+        let mut stream = server.connect();
+        let request = format!("GET /{file} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("there is room");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // The server may have closed already where this comes late.
+        let _ = stream.write_all(b"x");
+        let mut answer = Vec::new();
+        while !answer.ends_with(&vec![b'x'; length]) {
+            let mut bytes = [0; 4096];
+            let read =
+                stream.read(&mut bytes).unwrap_or_else(|error| panic!("{call}: {} bytes, {error}", answer.len()));
+            assert!(read > 0, "{call}: the end after {} bytes", answer.len());
+            answer.extend_from_slice(&bytes[..read]);
+        }
+        server.stop();
     }
 }
 
