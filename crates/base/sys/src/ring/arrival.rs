@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use io_uring::opcode;
 use io_uring::types::{DestinationSlot, Fd};
+use io_uring::{opcode, squeue};
 use rustix::net::SocketAddrAny;
 
 use super::Ring;
@@ -32,12 +32,18 @@ impl AcceptPlace {
     }
 }
 
+/// See include/uapi/linux/io_uring.h of the kernel.
+const IORING_ACCEPT_POLL_FIRST: u16 = 1 << 2;
+
 /// As an offset into the table: wherever there is room (IORING_FILE_INDEX_ALLOC, all bits set).
 const ANYWHERE: i32 = -1;
 
 impl Ring {
     /// Waits for one connection from `listener`, which the completion names by the caller's
     /// `number`. Returns false where as many accepts wait as the ring has places for.
+    ///
+    /// The listener is asked first whether there is one (IORING_ACCEPT_POLL_FIRST, Linux 6.10): an
+    /// accept makes a file and a socket before it finds that there is none.
     ///
     /// One, and not many (IORING_ACCEPT_MULTISHOT): a multishot accept takes connections from the
     /// queue for as long as it finds any, and drops them when the table is full; and it cannot
@@ -47,10 +53,14 @@ impl Ring {
         let place = &mut self.accepts[index];
         *place.address = empty_address();
         let (address, length) = &mut *place.address;
-        let request = opcode::Accept::new(Fd(listener.as_raw_fd()), std::ptr::from_mut(address).cast(), length)
+        let mut request = opcode::Accept::new(Fd(listener.as_raw_fd()), std::ptr::from_mut(address).cast(), length)
             .file_index(Some(DestinationSlot::auto_target()))
+            .flags(libc::SOCK_NONBLOCK)
             .build();
         place.waiting = Some(number);
+        if self.polls_first {
+            poll_first(&mut request);
+        }
         self.push(request.user_data(Kind::Accept.tag(index as u32)))?;
         Ok(true)
     }
@@ -86,6 +96,14 @@ impl Ring {
     pub fn adoptions_waiting(&self) -> usize {
         self.adoptions.iter().flatten().count()
     }
+}
+
+/// Has an accept look whether a connection waits before anything else. The crate's builder has no
+/// place for it.
+fn poll_first(request: &mut squeue::Entry) {
+    // SAFETY: an entry is the kernel's io_uring_sqe (64 bytes, include/uapi/linux/io_uring.h), whose
+    // third and fourth byte are `ioprio`, where an accept has its flags.
+    unsafe { std::ptr::from_mut(request).cast::<u16>().add(1).write(IORING_ACCEPT_POLL_FIRST) };
 }
 
 fn empty_address() -> (libc::sockaddr_storage, libc::socklen_t) {

@@ -42,21 +42,13 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener};
 
+    use super::super::tests::next;
     use super::super::{Completion, Payload, SendMode, Sizes};
     use super::*;
     use crate::net;
 
     const SIZES: Sizes =
         Sizes { submissions: 8, completions: 64, slots: 8, buffers: 8, buffer_bytes: 1024, accepts: 0 };
-
-    fn next(ring: &mut Ring) -> Completion {
-        loop {
-            if let Some(completion) = ring.next_completion() {
-                return completion;
-            }
-            ring.wait(None).expect("a wait");
-        }
-    }
 
     fn connect(ring: &mut Ring, place: u32, address: SocketAddr) -> (Slot, io::Result<()>) {
         let socket = net::unconnected(address, None, net::Mode::Blocking).expect("a socket");

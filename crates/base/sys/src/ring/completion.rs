@@ -127,7 +127,7 @@ impl Ring {
                 drop(socket);
                 Some(Completion::Adopted(outcome.map(|_| (Slot(*number as u32), peer))))
             }
-            Kind::Install => Some(Completion::Installed { slot, outcome: outcome.and_then(installed) }),
+            Kind::Install => Some(Completion::Installed { slot, outcome: outcome.map(installed) }),
             Kind::Room => Some(Completion::Room(slot)),
             Kind::Connect => {
                 self.destinations[slot.index()] = None;
@@ -162,10 +162,8 @@ impl Ring {
 }
 
 /// Takes over the number that a socket was given in the thread's table.
-fn installed(number: usize) -> io::Result<OwnedFd> {
+fn installed(number: usize) -> OwnedFd {
     // SAFETY: the kernel has just made this number for us (io_uring_prep_fixed_fd_install(3)), so
     // nothing else owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
-    rustix::io::ioctl_fionbio(&socket, true)?;
-    Ok(socket)
+    unsafe { OwnedFd::from_raw_fd(number as RawFd) }
 }

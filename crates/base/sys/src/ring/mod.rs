@@ -84,6 +84,8 @@ pub struct Ring {
     free_ids: Vec<u32>,
     arrived: VecDeque<cqueue::Entry>,
     interrupted: bool,
+    /// The kernel has IORING_ACCEPT_POLL_FIRST.
+    polls_first: bool,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
     /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c,
@@ -105,6 +107,8 @@ impl Ring {
             .setup_cqsize(sizes.completions)
             .build(sizes.submissions)?;
         uring.submitter().register_files_sparse(sizes.slots)?;
+        // Both came with Linux 6.10, and only this one can be asked for.
+        let polls_first = uring.params().is_feature_recvsend_bundle();
         let pool = Pool::new(sizes.buffers, sizes.buffer_bytes);
         // SAFETY: the pool's entries live until `Drop` has ended every request and unregistered
         // them.
@@ -120,6 +124,7 @@ impl Ring {
             free_ids: Vec::new(),
             arrived: VecDeque::new(),
             interrupted: false,
+            polls_first,
             outstanding: 0,
             ending: HashMap::new(),
             pending_close: Vec::new(),
@@ -307,3 +312,6 @@ fn tolerate(outcome: io::Result<usize>) -> io::Result<()> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

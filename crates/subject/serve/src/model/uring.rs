@@ -314,6 +314,9 @@ impl<P: Service> EventLoop<'_, P> {
                 let at_once = self.draining || connection.is_overdue;
                 if at_once && connection.conversation.state == ConversationState::Receiving {
                     self.ring.receive_arrived(slot)
+                } else if connection.conversation.counts.bytes_received == 0 {
+                    // A connection of one request closes after it, with no receive to end first.
+                    self.ring.receive_once(slot)
                 } else {
                     self.ring.receive(slot)
                 }
