@@ -18,9 +18,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from forward import REST_CPU, STREAMS, enter_namespace
+from forward import REST_CPU, STREAMS
 from forwarders import FORWARDER_CPU, HAPROXY
-from harness import PLIMSOLL, BenchError, Contender, Row, compare_all, first_on_its_cpu, pinned, run_load, save, serving
+from harness import (
+    PLIMSOLL,
+    BenchError,
+    Contender,
+    Row,
+    compare_all,
+    enter_namespace,
+    first_on_its_cpu,
+    pinned,
+    run_load,
+    save,
+    serving,
+)
 
 SMALL = ("-c", "64", "-R", "1000", "-s", "255B", "-t", "1", "--verify", "length")
 PIECE_BYTES = 1_000_000_000

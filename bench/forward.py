@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,7 +23,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from forwarders import FORWARDER_CPU, bare_splice, bare_uring, build_realm, ours, peers
-from harness import BUILD, PLIMSOLL, BenchError, Contender, Row, Running, compare_all, pinned, run_load, serving
+from harness import (
+    BUILD,
+    PLIMSOLL,
+    BenchError,
+    Contender,
+    Row,
+    Running,
+    compare_all,
+    enter_namespace,
+    is_inside,
+    pinned,
+    run_load,
+    serving,
+)
 
 REST_CPU = 1
 SLOW = "socat"
@@ -33,7 +44,6 @@ SLOW = "socat"
 hour."""
 IDLE_CONNECTIONS = 4000
 SIZES = ("255B", "4000B")
-INSIDE = "PLIMSOLL_BENCH_NAMESPACE"
 
 ECHO = (PLIMSOLL, "serve", "echo", "--workers", "1", "--listen", "127.0.0.1:{port}", "--quiet")
 STREAMS = str(Path(__file__).with_name("streams.py"))
@@ -270,27 +280,6 @@ def works_on_one_cpu(requests: int, server: Running) -> list[Work]:
     ]
 
 
-def enter_namespace() -> None:
-    """Starts this program again in a network namespace of its own with cubic, where that is
-    allowed.
-    """
-    unshare, ip = shutil.which("unshare"), shutil.which("ip")
-    if ip and INSIDE in os.environ:
-        subprocess.run([ip, "link", "set", "lo", "up"], check=True)
-        # By the route, as the sysctl of a fresh namespace may refuse what its allowed list leaves
-        # out.
-        for loopback in ("127.0.0.0/8", "127.0.0.1"):
-            route = ["route", "replace", "local", loopback, "dev", "lo", "table", "local", "congctl", "cubic"]
-            subprocess.run([ip, *route], check=True)
-    elif unshare and ip and subprocess.run([unshare, "--net", "true"], check=False).returncode == 0:
-        with suppress(BenchError):  # It is told where realm is to be measured.
-            build_realm()
-        again = [unshare, "--net", "--", sys.executable, *sys.argv]
-        sys.exit(subprocess.run(again, env={**os.environ, INSIDE: "1"}, check=False).returncode)
-    else:
-        print("in the machine's own network, with its congestion control: not root, or no unshare or ip")
-
-
 @contextmanager
 def setting(
     folder: Path, cpu: int, names: str, command: tuple[str, ...] = ECHO
@@ -352,6 +341,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="works whose names contain one of these, comma-separated")
     parser.add_argument("--against", default="", help="contenders by name, comma-separated; all unless given")
     options = parser.parse_args()
+    if not is_inside():
+        with suppress(BenchError):  # It is told where realm is to be measured.
+            build_realm()
     enter_namespace()
 
     def measure(of: list[Work], contenders: list[Contender]) -> None:

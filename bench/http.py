@@ -2,9 +2,10 @@
 files.
 
 One worker on one CPU, the generator on the other, 64 connections in a closed loop (8 for the
-largest file). nginx is as Debian sets it (`sendfile` and `tcp_nopush` on), without its access log;
-a second row gives it `open_file_cache`, with which it opens a file once and answers with what it
-was, while ours sees each change at the next request.
+largest file), in a network namespace of its own with cubic where that is allowed. nginx is as
+Debian sets it (`sendfile` and `tcp_nopush` on), without its access log; a second row gives it
+`open_file_cache`, with which it opens a file once and answers with what it was, while ours sees
+each change at the next request.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import PLIMSOLL, BenchError, Contender, Row, compare, nginx, run_load, save, serving
+from harness import PLIMSOLL, BenchError, Contender, Row, compare, enter_namespace, nginx, run_load, save, serving
 
 SERVER_CPU, LOAD_CPU = 0, 1
 
@@ -77,6 +78,7 @@ def main() -> None:
     parser.add_argument("--models", default="epoll,uring", help="comma-separated")
     parser.add_argument("--shapes", default=",".join(shape.name for shape in SHAPES), help="comma-separated")
     options = parser.parse_args()
+    enter_namespace()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
