@@ -101,8 +101,8 @@ impl Ring {
 /// Has an accept look whether a connection waits before anything else. The crate's builder has no
 /// place for it.
 fn poll_first(request: &mut squeue::Entry) {
-    // SAFETY: an entry is the kernel's io_uring_sqe (64 bytes, include/uapi/linux/io_uring.h), whose
-    // third and fourth byte are `ioprio`, where an accept has its flags.
+    // SAFETY: an entry is the kernel's io_uring_sqe (64 bytes, include/uapi/linux/io_uring.h),
+    // whose third and fourth byte are `ioprio`, where an accept has its flags.
     unsafe { std::ptr::from_mut(request).cast::<u16>().add(1).write(IORING_ACCEPT_POLL_FIRST) };
 }
 
