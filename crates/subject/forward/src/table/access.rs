@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use super::number;
+
 /// The bits before an IPv4 address that is mapped into IPv6, ::ffff:0:0/96 (RFC 4291, section
 /// 2.5.5.2).
 const MAPPED_BITS: u32 = 96;
@@ -23,9 +25,7 @@ impl Network {
         let most = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => most,
-            Some(bits) => bits
-                .parse()
-                .ok()
+            Some(bits) => number(bits)
                 .filter(|bits| *bits <= most)
                 .ok_or_else(|| format!("`{text}`: the bits of this network are a number from 0 to {most}"))?,
         };
@@ -149,6 +149,7 @@ mod tests {
             ("192.0.2.0/33", "0 to 32"),
             ("2001:db8::/129", "0 to 128"),
             ("192.0.2.0/-1", "0 to 32"),
+            ("192.0.2.0/+24", "0 to 32"),
             ("example.org", "not a network"),
             ("", "not a network"),
         ] {

@@ -73,8 +73,10 @@ impl Reader<'_> {
     }
 
     fn rinetd(&mut self, place: Place, line: &str) -> Result<(), String> {
-        let (line, options) =
-            line.split_once('[').map_or((line, ""), |(line, options)| (line, options.trim_end_matches(']')));
+        let (line, options) = match line.split_once('[') {
+            None => (line, ""),
+            Some((line, options)) => (line, options.strip_suffix(']').ok_or("the options have no `]` at their end")?),
+        };
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             [verb @ ("allow" | "deny"), pattern] => self.access(verb, pattern),
@@ -229,6 +231,8 @@ mod tests {
             ("0.0.0.0 80 192.0.2.1 80 [timeout=0]\n", "line 1, column 1", "no seconds"),
             ("0.0.0.0 80 192.0.2.1 80 [timeout=1.5]\n", "line 1, column 1", "no seconds"),
             ("0.0.0.0 80 192.0.2.1 80 [timeout=9223372036854775807]\n", "line 1, column 1", "no seconds"),
+            ("0.0.0.0 80 192.0.2.1 80 [timeout=60\n", "line 1, column 1", "no `]`"),
+            ("0.0.0.0 80 192.0.2.1 80 [timeout=60]]\n", "line 1, column 1", "no seconds"),
             ("here 80 192.0.2.1 80\n", "line 1, column 1", "nor a name that has one"),
             ("0.0.0.0 www 192.0.2.1 80\n", "line 1, column 1", "neither a port nor a service"),
             ("0.0.0.0 80 192.0.2.1 80 [keepalive=off]\n", "line 1, column 1", "keepalive"),

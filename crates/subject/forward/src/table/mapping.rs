@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::{Destination, EVERY, Fault, Listen, Place, Rule, Table, reject_duplicates};
+use super::{Destination, EVERY, Fault, Listen, Place, Rule, Table, number, reject_duplicates};
 
 /// The table that these mappings make.
 pub fn read<'a>(mappings: impl IntoIterator<Item = &'a str>) -> Result<Table, Fault> {
@@ -120,7 +120,7 @@ pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
 
 /// One port, or a range `FIRST-LAST`.
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let port = |text: &str| text.parse::<u16>().map_err(|_| format!("`{text}` is not a port (0 to 65535)"));
+    let port = |text: &str| number::<u16>(text).ok_or_else(|| format!("`{text}` is not a port (0 to 65535)"));
     let Some((first, last)) = text.split_once('-') else {
         let port = port(text)?;
         return Ok(port..=port);
@@ -184,6 +184,8 @@ mod tests {
             ("::1:7000=127.0.0.1:80", "brackets"),
             ("127.0.0.1:7000=::1:80", "brackets"),
             ("127.0.0.1:7x=127.0.0.1:80", "not a port"),
+            ("127.0.0.1:+7=127.0.0.1:80", "not a port"),
+            ("127.0.0.1:7=127.0.0.1:+80", "not a port"),
             ("127.0.0.1:70000=127.0.0.1:80", "not a port"),
             ("127.0.0.1:9-8=127.0.0.1", "not a range"),
             ("127.0.0.1:5-6=127.0.0.1:1-3", "2 ports lead to 3"),

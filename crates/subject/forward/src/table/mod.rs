@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 pub use access::{Access, Network, Pattern};
@@ -292,6 +293,11 @@ impl fmt::Display for Fault {
         }
         formatter.write_str(&self.what)
     }
+}
+
+/// A number in plain digits. Its own parser would take a sign before them.
+fn number<N: FromStr>(text: &str) -> Option<N> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Refuses two rules for one address, and a rule for one address beside a rule for every address at

@@ -197,6 +197,7 @@ send_timeout = "10s"
             ("balance = \"random\"", "`random` is no way to balance"),
             ("mode = \"0660\"", "`mode` is for a Unix socket"),
             ("mode = \"9\"", "no permissions"),
+            ("mode = \"+7\"", "no permissions"),
             ("allow = [\"192.0.2.1/24\"]", "write 192.0.2.0/24"),
             ("deny = \"here\"", "not a network"),
             ("check = { each = \"2s\" }", "`each` means nothing here"),

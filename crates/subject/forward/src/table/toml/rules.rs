@@ -135,7 +135,8 @@ impl<'a> Reader<'a> {
     /// Permissions in octal, as chmod(1) takes them.
     fn mode(&self, value: &Spanned<DeValue<'a>>) -> Result<u32, Fault> {
         let text = self.string(value, "mode")?;
-        u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).ok_or_else(|| {
+        let mode = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| u32::from_str_radix(text, 8).ok()).flatten();
+        mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
             self.fault(value, format!("`{text}` are no permissions; write them in octal, such as \"0660\""))
         })
     }
