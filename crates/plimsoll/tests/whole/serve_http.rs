@@ -16,6 +16,8 @@ for_every_model!(and every strategy:
     files_of_every_size_arrive_whole,
     pipelined_requests_are_answered_in_order,
     a_connection_goes_on_after_each_answer_and_ends_when_it_should,
+    bytes_behind_a_last_request_that_fills_a_buffer_lose_no_answer,
+    bytes_that_come_while_a_last_answer_is_sent_lose_none_of_it,
     ranges_and_conditions_are_kept_to,
     nothing_outside_of_the_root_is_found,
     a_request_may_come_byte_by_byte,
@@ -110,6 +112,65 @@ fn a_connection_goes_on_after_each_answer_and_ends_when_it_should(model: &str) {
     let mut client = Client::new(&old);
     assert_eq!(client.get("/", "").body, b"here");
     assert!(client.is_closed());
+}
+
+/// A close on bytes that were not read is a reset (RFC 1122, section 4.2.2.13), and drops what the
+/// peer has not been sent yet.
+fn bytes_behind_a_last_request_that_fills_a_buffer_lose_no_answer(model: &str) {
+    const BEFORE: &str = "GET /bytes/1 HTTP/1.1\r\nHost: test\r\n\r\n";
+    const LENGTH: usize = 1_000_000;
+    let site = Site::new();
+    site.write("file", &vec![1; LENGTH]);
+    let server = site.serve(model, &["--synthetic"]);
+    // The buffers of the ring, of the threads and processes, and of the loops.
+    for size in [4 << 10, 16 << 10, 64 << 10] {
+        for target in ["/file", "/bytes/1000000"] {
+            let last = format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX: \r\n\r\n");
+            let before = (size - last.len()) / BEFORE.len();
+            let padding = "x".repeat(size - last.len() - before * BEFORE.len());
+            let last = last.replace("X: ", &format!("X: {padding}"));
+            let requests = BEFORE.repeat(before) + &last;
+            assert_eq!(requests.len(), size);
+            // All of it has arrived when the server looks.
+            server.signal("STOP");
+            let mut client = Client::new(&server);
+            client.send(&(requests + "\r\n"));
+            server.signal("CONT");
+            std::thread::sleep(Duration::from_millis(200));
+            for number in 0..before {
+                assert_eq!(client.answer().body.len(), 1, "{size} {target}: answer {number} of {before}");
+            }
+            assert_eq!(client.answer().body.len(), LENGTH, "{size} {target}");
+            assert_eq!(client.reader.read_to_end(&mut Vec::new()).ok(), Some(0), "{size} {target}: a reset");
+        }
+    }
+    let summary = server.stop();
+    assert_eq!(summary["errors"], json!({}), "{summary}");
+}
+
+fn bytes_that_come_while_a_last_answer_is_sent_lose_none_of_it(model: &str) {
+    const LENGTH: usize = 60_000_000;
+    let site = Site::new();
+    site.write("file", &vec![1; LENGTH]);
+    let server = site.serve(model, &["--synthetic"]);
+    for target in ["/file", "/bytes/60000000"] {
+        let mut client = Client::new(&server);
+        client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+        let head = client.head().expect("an answer");
+        assert_eq!(head.status, 200);
+        client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        let (mut read, mut bytes) = (0, vec![0; 1 << 20]);
+        while read < LENGTH {
+            let last = LENGTH - read <= 8 << 20;
+            std::thread::sleep(Duration::from_millis(if last { 20 } else { 0 }));
+            let length =
+                client.reader.read(&mut bytes).unwrap_or_else(|error| panic!("{target} after {read}: {error}"));
+            assert!(length > 0, "{target}: the end after {read}");
+            read += length;
+        }
+        assert_eq!(client.reader.read_to_end(&mut bytes).ok(), Some(0), "{target}: a reset");
+    }
+    server.stop();
 }
 
 fn ranges_and_conditions_are_kept_to(model: &str) {

@@ -96,8 +96,8 @@ fn converse<P: Service>(
                 continue;
             }
             ConversationState::Closing => {
-                if draining {
-                    conversation.close_at_drain();
+                if draining || net::has_unread(socket) {
+                    conversation.close_in_stages();
                 }
                 if conversation.state == ConversationState::Closing {
                     return Ok(());

@@ -2,7 +2,7 @@
 //! happens next. It moves no bytes itself.
 //!
 //! A connection of a server that is ending closes in the same way in every model: see
-//! [`Conversation::nothing_arrives`] and [`Conversation::close_at_drain`].
+//! [`Conversation::nothing_arrives`] and [`Conversation::close_in_stages`].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -184,11 +184,12 @@ impl<P: Service> Conversation<P> {
         }
     }
 
-    /// The server is ending, and the connection is to be closed. A byte that arrives at a closed
-    /// socket, or is unread when the socket is closed, resets the connection, and such a byte may
-    /// be on its way. So the writing half is ended first, and input is discarded until the peer has
-    /// acknowledged that end.
-    pub(crate) fn close_at_drain(&mut self) {
+    /// The connection is to be closed while the socket may hold bytes that were not read, or, as
+    /// the server is ending, such bytes may be on their way. Each resets a connection that is
+    /// closed before it (RFC 1122, section 4.2.2.13), and the peer may lose what it has not read
+    /// yet. So the writing half is ended first, and input is discarded until the peer has
+    /// acknowledged that end (RFC 9112, section 9.6).
+    pub(crate) fn close_in_stages(&mut self) {
         if self.linger.is_none() {
             self.state = ConversationState::Lingering;
         }

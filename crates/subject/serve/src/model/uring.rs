@@ -247,7 +247,7 @@ impl<P: Service> EventLoop<'_, P> {
             Completion::Unacknowledged { slot, outcome } => self.look(slot, outcome),
             // A server makes no connects.
             Completion::Connected { .. } => Ok(()),
-            Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
+            Completion::Received { slot, outcome, more, unread } => self.received(slot, outcome, more, unread),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {
                 self.open -= 1;
@@ -280,8 +280,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && connection.life == Lifecycle::Open {
-            if self.draining && connection.conversation.state == ConversationState::Closing {
-                connection.conversation.close_at_drain();
+            if connection.conversation.state == ConversationState::Closing && (self.draining || connection.unread) {
+                connection.conversation.close_in_stages();
             }
             if connection.conversation.state == ConversationState::Lingering {
                 connection.conversation.discard(self.workspace.environment.now(), self.draining);
@@ -311,6 +311,7 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
+                connection.unread = false;
                 let at_once = self.draining || connection.is_overdue;
                 if at_once && connection.conversation.state == ConversationState::Receiving {
                     self.ring.receive_arrived(slot)

@@ -57,7 +57,8 @@ impl<P: Service> Connection<P> {
         workspace: &mut Workspace,
         mut reads: usize,
     ) -> io::Result<Outcome> {
-        if !self.unsent.is_empty() {
+        let waited = !self.unsent.is_empty();
+        if waited {
             self.unsent.flush(&self.socket, self.room, &mut self.conversation.counts.bytes_sent)?;
         }
         if self.unsent.is_empty() && self.conversation.state == ConversationState::Resuming {
@@ -71,8 +72,10 @@ impl<P: Service> Connection<P> {
                 ConversationState::Receiving | ConversationState::Discarding => {}
                 ConversationState::Resuming => return Ok(Outcome::Yields),
                 ConversationState::Closing => {
-                    if workspace.environment.is_draining() {
-                        self.conversation.close_at_drain();
+                    // While an answer waits for room, nothing is read.
+                    self.readable |= waited && net::has_unread(&self.socket);
+                    if workspace.environment.is_draining() || self.readable {
+                        self.conversation.close_in_stages();
                     }
                     if self.conversation.state == ConversationState::Closing {
                         // A close on unread bytes is a reset, and would drop what is held for the

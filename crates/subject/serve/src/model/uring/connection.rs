@@ -17,6 +17,8 @@ pub(super) struct Connection<P> {
     pub(super) conversation: Conversation<P>,
     pub(super) limit: Limit,
     pub(super) receive: Receive,
+    /// When nothing is received any more: the socket has more.
+    pub(super) unread: bool,
     /// A send is outstanding.
     pub(super) sending: bool,
     /// The ring was asked what the peer has acknowledged.

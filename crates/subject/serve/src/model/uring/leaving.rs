@@ -43,6 +43,7 @@ impl<P: Service> EventLoop<'_, P> {
         if from < rest.len() && connection.life != Lifecycle::Failed {
             rest.append(&mut connection.unsent);
             connection.sending = true;
+            self.receive_meanwhile(slot)?;
             return self.ring.send(slot, Payload::Owned(rest, from), SendMode::All);
         }
         if rest.capacity() > 0 && self.free_buffers.len() < SPARES {
@@ -96,6 +97,9 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
+        if connection.body.is_some() {
+            self.receive_meanwhile(slot)?;
+        }
         self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)
     }
 
@@ -144,6 +148,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
+        self.receive_meanwhile(slot)?;
         self.ring.await_room(slot)
     }
 }

@@ -8,15 +8,22 @@ use plimsoll_sys::ring::{self, Buffer, Payload, SendMode, Slot};
 
 use super::connection::{Connection, Lifecycle, Receive};
 use super::leaving::collect_output;
-use super::{EventLoop, OUTSTANDING};
+use super::{EventLoop, OUTSTANDING, UNSENT_BYTES};
 use crate::driver::conversation::ConversationState;
 use crate::service::{Chunk, Service};
 
 impl<P: Service> EventLoop<'_, P> {
-    pub(super) fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
+    pub(super) fn received(
+        &mut self,
+        slot: Slot,
+        outcome: io::Result<Option<Buffer>>,
+        more: bool,
+        unread: bool,
+    ) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !more {
             connection.receive = Receive::Off;
+            connection.unread = unread;
         }
         match outcome {
             Ok(Some(buffer)) => self.take_in(slot, buffer)?,
@@ -84,6 +91,20 @@ impl<P: Service> EventLoop<'_, P> {
             }
             (None, _) => Ok(()),
         }
+    }
+
+    /// Receives while a send waits, as after a first message nothing does: what comes then would be
+    /// unread at the close, and the peer's end is noticed.
+    pub(super) fn receive_meanwhile(&mut self, slot: Slot) -> io::Result<()> {
+        let at_once = self.draining;
+        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
+        let wanted = connection.life == Lifecycle::Open && connection.conversation.held() < UNSENT_BYTES;
+        if connection.receive != Receive::Off || !wanted || at_once || connection.is_overdue {
+            return Ok(());
+        }
+        connection.receive = Receive::Armed;
+        connection.unread = false;
+        self.ring.receive(slot)
     }
 
     /// Lets as many connections receive again as there are buffers.
