@@ -168,6 +168,15 @@ mod tests {
     }
 
     #[test]
+    fn it_grows_when_every_slot_is_taken_and_not_before() {
+        let mut slab = Slab::default();
+        for number in 0..2 * BLOCK + 1 {
+            assert_eq!(slab.insert(number).slot(), number);
+            assert_eq!(slab.blocks.len(), number / BLOCK + 1);
+        }
+    }
+
+    #[test]
     fn no_key_is_a_reserved_one() {
         let mut slab = Slab::default();
         let key = slab.insert(());

@@ -87,6 +87,22 @@ mod tests {
             *counts.entry(address).or_insert(0) += 1;
         }
         assert_eq!(counts.values().max(), Some(&CONNECTIONS_PER_ADDRESS));
+        let addresses = [0, CONNECTIONS_PER_ADDRESS].map(|connection| rotation.address(connection));
+        assert_eq!(addresses, [2, 3].map(|host| Some(IpAddr::from([127, 0, 0, host]))));
+    }
+
+    #[test]
+    fn addresses_are_crowded_by_more_connections_than_they_have_ports_for() {
+        let listed = Rotation::Listed(vec![LOOPBACK; 3]);
+        // Of 2^24 addresses 127.0.0.0, 127.0.0.1 and the last are left out.
+        for (rotation, capacity) in [(&listed, 3), (&Rotation::Loopback, (1 << 24) - 3)] {
+            let most = capacity * CONNECTIONS_PER_ADDRESS;
+            assert_eq!(rotation.capacity(), Some(most));
+            assert_eq!([most, most + 1].map(|count| rotation.is_crowded_by(count)), [false, true]);
+        }
+        assert_eq!(Rotation::Kernel.capacity(), None);
+        let beside = [CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_ADDRESS + 1];
+        assert_eq!(beside.map(|count| Rotation::Kernel.is_crowded_by(count)), [false, true]);
     }
 
     #[test]

@@ -54,6 +54,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    #[test]
+    fn a_number_takes_the_room_up_to_it_and_no_more() {
+        let mut values = SparseVec::default();
+        for (number, blocks) in [(0, 1), (BLOCK - 1, 1), (BLOCK, 2), (10 * BLOCK, 11), (1, 11)] {
+            values.insert(number, ());
+            assert_eq!(values.blocks.len(), blocks, "{number}");
+        }
+    }
+
     proptest! {
         #[test]
         fn it_agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), 0_usize..2000), 0..300)) {

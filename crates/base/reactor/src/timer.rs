@@ -193,9 +193,12 @@ mod tests {
     fn a_timer_fires_once_not_early_and_at_most_a_tick_late() {
         let start = Instant::now();
         let mut wheel = Wheel::new(start);
+        assert!(wheel.is_empty());
         wheel.set(start + Duration::from_millis(5), 7);
+        assert!(!wheel.is_empty());
         assert_eq!(wheel.next_due(start + Duration::from_micros(4999)), None);
         assert_eq!(wheel.next_due(start + Duration::from_millis(5) + TICK), Some(7));
+        assert!(wheel.is_empty());
         assert_eq!(wheel.next_due(start + Duration::from_secs(5)), None);
     }
 

@@ -114,6 +114,8 @@ mod tests {
                     "one lies over another"
                 );
             }
+            outbox.retain(|message| message.from == Side::Client);
+            assert_eq!(outbox.messages().len(), count / 2);
             outbox.clear();
             assert!(outbox.is_empty() && !outbox.is_full());
         }

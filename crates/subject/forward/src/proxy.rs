@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(write(ProxyVersion::V1, v4), b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n");
         assert_eq!(write(ProxyVersion::V1, v6), b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n");
         assert_eq!(write(ProxyVersion::V1, None), b"PROXY UNKNOWN\r\n");
+        assert_eq!(write(ProxyVersion::V1, addresses("192.0.2.1:1", "[::1]:2")), b"PROXY UNKNOWN\r\n");
         let mut want = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x01\xc0\x00\x02\x02".to_vec();
         want.extend([0xdc, 0x04, 0x01, 0xbb]);
         assert_eq!(write(ProxyVersion::V2, v4), want);
@@ -190,10 +191,28 @@ mod tests {
             b"PROXY  TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
             b"\r\n\r\n\0\r\nQUIT\n\x31\x11\x00\x00",
             b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x04\x7f\x00\x00\x01",
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x21\x00\x04\x7f\x00\x00\x01",
             &long,
         ] {
             assert_eq!(parse(bytes), Parsed::Invalid, "{}", String::from_utf8_lossy(bytes));
         }
+    }
+
+    #[test]
+    fn a_line_has_at_most_107_bytes_with_its_end() {
+        let line = |length: usize| format!("PROXY UNKNOWN {}", "x".repeat(length - 14));
+        let header = line(LONGEST_LINE - 2) + "\r\n";
+        assert_eq!(parse(header.as_bytes()), Parsed::Header { addresses: None, length: LONGEST_LINE });
+        assert_eq!(parse((line(LONGEST_LINE - 1) + "\r\n").as_bytes()), Parsed::Invalid);
+        // Of a line without its end that is known once it is as long.
+        assert_eq!(parse(line(LONGEST_LINE - 1).as_bytes()), Parsed::Incomplete);
+        assert_eq!(parse(line(LONGEST_LINE).as_bytes()), Parsed::Invalid);
+    }
+
+    #[test]
+    fn addresses_of_another_kind_than_tcps_are_skipped() {
+        let header = b"\r\n\r\n\0\r\nQUIT\n\x21\x31\x00\x02ab";
+        assert_eq!(parse(header), Parsed::Header { addresses: None, length: header.len() });
     }
 
     #[test]

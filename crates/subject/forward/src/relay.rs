@@ -257,12 +257,14 @@ mod tests {
         for end in [End::Clean, End::Reset] {
             let mut relay = Relay::NEW;
             relay.up.read(10);
+            assert_eq!((relay.up.read_bytes, relay.up.reads), (10, 1));
             relay.ended(Side::Client, end);
             assert_eq!(relay.up.next(10, true, false), Step::Wait);
             assert_eq!(relay.up.next(10, false, true), Step::Write);
             relay.up.wrote(4);
             assert_eq!(relay.up.next(6, true, true), Step::Write);
             relay.up.wrote(6);
+            assert_eq!(relay.up.bytes, 10);
             assert_eq!(relay.up.next(0, false, false), Step::Tell(end));
         }
     }
