@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_ends_at_the_next_deadline() {
+        let start = Instant::now();
+        let mut wheel = Wheel::new(start);
+        assert_eq!(wheel.wait(start), None);
+        wheel.set(start + 9 * TICK, 2);
+        let first = wheel.set(start + 5 * TICK, 1);
+        assert_eq!([0, 2, 7].map(|ticks| wheel.wait(start + ticks * TICK)), [5, 3, 0].map(|ticks| Some(ticks * TICK)));
+        wheel.cancel(first);
+        assert_eq!(wheel.wait(start), Some(9 * TICK));
+    }
+
+    #[test]
     fn a_deadline_in_the_past_fires_at_the_next_tick() {
         let start = Instant::now();
         let mut wheel = Wheel::new(start);

@@ -258,7 +258,9 @@ mod tests {
             let mut relay = Relay::NEW;
             relay.up.read(10);
             assert_eq!((relay.up.read_bytes, relay.up.reads), (10, 1));
+            assert!(!relay.up.is_ending());
             relay.ended(Side::Client, end);
+            assert!(relay.up.is_ending() && !relay.up.is_over());
             assert_eq!(relay.up.next(10, true, false), Step::Wait);
             assert_eq!(relay.up.next(10, false, true), Step::Write);
             relay.up.wrote(4);
