@@ -272,6 +272,25 @@ mod tests {
     }
 
     #[test]
+    fn progress_is_a_step_for_each_byte_and_for_each_end() {
+        let mut relay = Relay::NEW;
+        assert_eq!(relay.progress(), 0);
+        relay.up.read(5);
+        relay.down.read(7);
+        assert_eq!(relay.progress(), 12);
+        relay.up.wrote(3);
+        relay.down.wrote(2);
+        assert_eq!(relay.progress(), 17);
+        relay.ended(Side::Client, End::Clean);
+        assert_eq!(relay.progress(), 18);
+        relay.told(Side::Client, End::Clean);
+        assert_eq!(relay.progress(), 19);
+        relay.ended(Side::Server, End::Clean);
+        relay.told(Side::Server, End::Clean);
+        assert_eq!(relay.progress(), 21);
+    }
+
+    #[test]
     fn after_one_clean_end_the_other_direction_lives_until_its_own() {
         let mut relay = Relay::NEW;
         relay.ended(Side::Client, End::Clean);

@@ -182,6 +182,32 @@ fn bytes_keep_a_connection_alive_past_its_idle_time_and_silence_ends_it() {
 }
 
 #[test]
+fn each_state_has_its_own_deadline() {
+    let start = Instant::now();
+    let at = |seconds: u32| start + seconds * SECOND;
+    for (settings, header) in [("connect_timeout = \"4s\"", 4), ("idle_timeout = \"3s\"", 3)] {
+        let mut relayed = Relayed::new(settings, start);
+        relayed.connection.state = ConnectionState::Header;
+        assert_eq!(relayed.connection.deadline(at(1)), at(header), "{settings}");
+    }
+    let mut relayed = Relayed::new("idle_timeout = \"30s\"\nhalf_close = \"8s\"", start);
+    assert_eq!([1, 29, 31].map(|now| relayed.connection.deadline(at(now))), [at(30), at(30), at(31)]);
+    for (until, again_at, deadline) in [(9, None, 9), (9, Some(2), 2), (9, Some(12), 9), (40, None, 30)] {
+        let attempts = Attempts { rest: Vec::new(), until: at(until), again_at: again_at.map(at) };
+        relayed.connection.state = ConnectionState::Connecting(attempts);
+        assert_eq!(relayed.connection.deadline(at(1)), at(deadline), "{until} {again_at:?}");
+    }
+    let progress = SendProgress::begin(start);
+    relayed.connection.state =
+        ConnectionState::Lingering { survivor: Side::Client, end: End::Clean, since: start, progress };
+    // In milliseconds: soon at first, then less and less often, and not beyond the time that is left.
+    for (passed, wait) in [(0, 1), (100, 25), (2_000, 250)] {
+        let now = start + Duration::from_millis(passed);
+        assert_eq!(relayed.connection.deadline(now) - now, Duration::from_millis(wait), "after {passed} ms");
+    }
+}
+
+#[test]
 fn urgent_data_that_brings_turns_and_no_byte_keeps_no_connection_alive() {
     let start = Instant::now();
     let mut relayed = Relayed::new("idle_timeout = \"10s\"", start);
