@@ -145,7 +145,7 @@ mod tests {
         delayed.add(Key::from_raw(1), start + US);
         delayed.add(Key::from_raw(2), start + 200 * US);
         let until = start + US + DELAY;
-        assert_eq!(delayed.until(0), Some(until));
+        assert_eq!([0, 1].map(|listed| delayed.until(listed)), [Some(until), Some(until + DELAY_FOR_EACH_MORE)]);
         assert!(due(&mut delayed, until - US, 0).is_empty());
         assert!(due(&mut delayed, until, 2).is_empty(), "four of them wait longer, wherever they wait");
         assert_eq!(due(&mut delayed, until, 0), [1, 2]);
