@@ -2,6 +2,7 @@ use super::*;
 use crate::log::Writer;
 use crate::names::Names;
 use crate::table::{mapping, toml};
+use plimsoll_reactor::progress::LOOKS;
 use plimsoll_reactor::slab::Slab;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -205,6 +206,16 @@ fn each_state_has_its_own_deadline() {
         let now = start + Duration::from_millis(passed);
         assert_eq!(relayed.connection.deadline(now) - now, Duration::from_millis(wait), "after {passed} ms");
     }
+}
+
+#[test]
+fn a_part_of_the_time_more_tells_whether_a_side_takes_what_the_kernel_holds_for_it() {
+    let start = Instant::now();
+    let mut relayed = Relayed::new("idle_timeout = \"10s\"", start);
+    relayed.fill(start);
+    let now = start + 10 * SECOND;
+    assert_eq!(relayed.connection.look(now), Ok(now + 10 * SECOND / LOOKS));
+    assert_eq!(relayed.connection.look(now + 10 * SECOND / LOOKS), Err(Ending::Idle));
 }
 
 #[test]
