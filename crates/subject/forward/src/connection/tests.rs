@@ -201,7 +201,7 @@ fn each_state_has_its_own_deadline() {
     let progress = SendProgress::begin(start);
     relayed.connection.state =
         ConnectionState::Lingering { survivor: Side::Client, end: End::Clean, since: start, progress };
-    // In milliseconds: soon at first, then less and less often, and not beyond the time that is left.
+    // In milliseconds: soon at first, then less and less often, not beyond the time that is left.
     for (passed, wait) in [(0, 1), (100, 25), (2_000, 250)] {
         let now = start + Duration::from_millis(passed);
         assert_eq!(relayed.connection.deadline(now) - now, Duration::from_millis(wait), "after {passed} ms");
