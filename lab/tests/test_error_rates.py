@@ -24,9 +24,8 @@ from plimsoll_lab.stats.best import FigureComparison, Pair, Value, compare_with_
 Array = NDArray[np.float64]
 FAMILIES = int(os.environ.get("PLIMSOLL_ALIKE_FAMILIES", "60"))
 """Simulated families without any difference; `make soak` asks for 20,000, about ten minutes."""
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
-ALIKE = ("again", "itself")
-"""How the second name ends of a row that holds a program against itself."""
+ALIKE = Path(__file__).parents[2] / "docs" / "results" / "alike.json"
+"""The rows of the benches so far that hold a program against itself, on quiet machines and others."""
 CONTENDERS, FIGURES, SETTINGS = 5, 4, 2
 SLOWER = 0.65
 """The machine's two speeds lie 35 % apart."""
@@ -36,11 +35,10 @@ MISSING = 0.05
 
 
 def recorded_noise() -> list[Array]:
-    """Of each row of the bench that holds a program against itself: the noise of one side, as the
-    difference of two logarithms has twice the variance.
+    """The noise of one side in each recorded row: the difference of two logarithms has twice the
+    variance.
     """
-    rows = [row for name in ("echo", "forward") for row in json.loads((RESULTS / f"{name}.json").read_text())]
-    return [np.log(row["ratios"]) / math.sqrt(2) for row in rows if row["b"].endswith(ALIKE)]
+    return [np.log(row["ratios"]) / math.sqrt(2) for row in json.loads(ALIKE.read_text())]
 
 
 def alike_family(recorded: Sequence[Array], blocks: int, luck: np.random.Generator) -> list[FigureComparison]:
