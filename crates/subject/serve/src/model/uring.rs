@@ -44,6 +44,8 @@ use crate::totals::Totals;
 const UNSENT_BYTES: usize = 64 * 1024;
 /// Bytes of a body in one send, where it is no file or sendfile(2) is not available.
 const PIECE_BYTES: usize = 128 * 1024;
+/// A send of more may wait for room: a socket begins with this much (net.ipv4.tcp_wmem, tcp(7)).
+const TAKEN_AT_ONCE: usize = 16 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
 

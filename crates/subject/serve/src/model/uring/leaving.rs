@@ -14,7 +14,7 @@ use plimsoll_sys::ring::{Payload, SendMode, Slot};
 use plimsoll_sys::{descriptor, net};
 
 use super::connection::{FileTransfer, Lifecycle};
-use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES};
+use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES, TAKEN_AT_ONCE};
 use crate::driver::environment::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
@@ -97,7 +97,7 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
-        if connection.body.is_some() {
+        if connection.body.is_some() || bytes.len() > TAKEN_AT_ONCE {
             self.receive_meanwhile(slot)?;
         }
         self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)

@@ -23,13 +23,14 @@ impl<P: Service> EventLoop<'_, P> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !more {
             connection.receive = Receive::Off;
-            connection.unread = unread;
+            connection.unread |= unread;
         }
         match outcome {
             Ok(Some(buffer)) => self.take_in(slot, buffer)?,
             Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::AwaitingBuffer;
+                connection.unread = true;
                 self.awaiting_buffer.push_back(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
@@ -55,7 +56,9 @@ impl<P: Service> EventLoop<'_, P> {
                 connection.conversation.hold(self.ring.bytes(&buffer));
                 connection.has_unprocessed_input = true;
             }
-            ConversationState::Closing | ConversationState::Lingering | ConversationState::Discarding => {}
+            // More may follow, also after the receive was cancelled.
+            ConversationState::Closing | ConversationState::Lingering => connection.unread = true,
+            ConversationState::Discarding => {}
         }
         self.ring.recycle(buffer);
         Ok(())
@@ -68,8 +71,9 @@ impl<P: Service> EventLoop<'_, P> {
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
         let Connection { conversation, unsent, body, .. } = connection;
         connection.has_unprocessed_input = false;
-        let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
+        let (mut in_place, mut took_time, free_buffers) = (None, false, &mut self.free_buffers);
         let outcome = conversation.serve(fresh, &mut self.workspace, |input, output, environment, _| {
+            took_time |= !output.burn.is_zero();
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
                 _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
@@ -79,6 +83,9 @@ impl<P: Service> EventLoop<'_, P> {
         let failed = outcome.is_err();
         if let Err(error) = outcome {
             self.fail(slot, &error)?;
+        }
+        if took_time {
+            self.receive_meanwhile(slot)?;
         }
         match (buffer, in_place) {
             (Some(buffer), Some(range)) if !failed => {
@@ -93,8 +100,8 @@ impl<P: Service> EventLoop<'_, P> {
         }
     }
 
-    /// Receives while a send waits, as after a first message nothing does: what comes then would be
-    /// unread at the close, and the peer's end is noticed.
+    /// Receives while a send waits, and what came while an answer took time, as after a first
+    /// message nothing does: it would be unread at the close. The peer's end is noticed too.
     pub(super) fn receive_meanwhile(&mut self, slot: Slot) -> io::Result<()> {
         let at_once = self.draining;
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
@@ -103,7 +110,6 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.receive = Receive::Armed;
-        connection.unread = false;
         self.ring.receive(slot)
     }
 
