@@ -2,9 +2,9 @@
 
 What a request, a byte, a connection costs each in CPU and memory, and how long requests take
 through it. One worker of the forwarder on one CPU, the echo server and the generator on the other;
-or all three on one. In a network namespace of its own where that is allowed, with cubic: bbr, a
-common default, paces even the loopback, and then bulk measures its timers. A peer that is not
-installed is named, and its rows are left out. A bare relay by io_uring or splice is measured too.
+or all three on one. In a network namespace of its own with cubic, where that is allowed. A peer
+that is not installed is named, and its rows are left out. A bare relay by io_uring or splice is
+measured too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shlex
 import socket
 import subprocess
 import sys
@@ -326,7 +327,7 @@ def save(rows: list[Row]) -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     path = BUILD / "forward.json"
     kept = {row["name"]: row for row in json.loads(path.read_text())} if path.exists() else {}
-    command = " ".join(["python bench/forward.py", *sys.argv[1:]])
+    command = shlex.join(["python", "bench/forward.py", *sys.argv[1:]])
     for row in rows:
         kept[row.name] = {**asdict(row), "median": row.median, "command": command}
     path.write_text(json.dumps([*kept.values()], indent=1) + "\n")

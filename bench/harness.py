@@ -157,7 +157,7 @@ def enter_namespace() -> None:
 
 
 def is_inside() -> bool:
-    """Whether this program runs in the namespace of `enter_namespace`."""
+    """Whether `enter_namespace` has started this program."""
     return INSIDE in os.environ
 
 

@@ -25,7 +25,8 @@ Array = NDArray[np.float64]
 FAMILIES = int(os.environ.get("PLIMSOLL_ALIKE_FAMILIES", "60"))
 """Simulated families without any difference; `make soak` asks for 20,000, about ten minutes."""
 ALIKE = Path(__file__).parents[2] / "docs" / "results" / "alike.json"
-"""The rows of the benches so far that hold a program against itself, on any machine."""
+"""Rows of bench/echo.py and bench/forward.py that hold a program against itself, on two machines.
+A later run of them is added by hand: a quiet one must not take the others' outliers away."""
 CONTENDERS, FIGURES, SETTINGS = 5, 4, 2
 SLOWER = 0.65
 """The machine's two speeds lie 35 % apart."""
