@@ -10,6 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::peer::{Run, answer, command, delayed, echo, freeze, load_while, outcome, serve};
+use crate::support::running::until;
 use plimsoll_sys::net::reset_on_close;
 
 /// What a server does, what it is asked for, and what the generator has to find.
@@ -364,12 +365,15 @@ fn event_loops_threads_and_processes_are_kept_on_the_cpus_that_are_named() {
     let names: HashSet<String> = cpus.iter().map(ToString::to_string).collect();
     let list = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     for engine in ["epoll -t 2", "uring -t 2", "threads", "fork"] {
-        let mut kept = HashSet::new();
         let run = load_while(echo(), &format!("--engine {engine} -c 2 -d 1h --cpus {list}"), |load| {
-            kept.extend(allowed_cpus(load.id()).into_iter().filter(|list| !list.contains(['-', ','])));
+            // The first window may open before another process of `fork` has had its turn.
+            until(&format!("{engine} is kept on each of {list} alone"), || {
+                let kept = allowed_cpus(load.id()).into_iter().filter(|list| !list.contains(['-', ',']));
+                kept.collect::<HashSet<_>>() == names
+            });
             let status = std::process::Command::new("kill").args(["-s", "INT", &load.id().to_string()]).status();
             assert!(status.expect("kill runs").success());
         });
-        assert_eq!((run.code, &kept), (Some(130), &names), "{engine}: {}", run.stderr);
+        assert_eq!(run.code, Some(130), "{engine}: {}", run.stderr);
     }
 }
