@@ -18,6 +18,7 @@ for_every_model!(and every strategy:
     a_connection_goes_on_after_each_answer_and_ends_when_it_should,
     bytes_behind_a_last_request_that_fills_a_buffer_lose_no_answer,
     bytes_that_come_while_a_last_answer_is_sent_lose_none_of_it,
+    bytes_that_come_while_answers_are_made_reset_nothing,
     ranges_and_conditions_are_kept_to,
     nothing_outside_of_the_root_is_found,
     a_request_may_come_byte_by_byte,
@@ -178,6 +179,25 @@ fn bytes_that_come_while_a_last_answer_is_sent_lose_none_of_it(model: &str) {
         assert_eq!(client.reader.read_to_end(&mut bytes).ok(), Some(0), "{target}: a reset");
     }
     server.stop();
+}
+
+fn bytes_that_come_while_answers_are_made_reset_nothing(model: &str) {
+    let server = Server::http(model, &["--synthetic"]);
+    let requests = "GET /bytes/10 HTTP/1.1\r\nHost: test\r\n\r\n".repeat(50);
+    for first in [requests.as_str(), "GET /burn/20ms/10 HTTP/1.1\r\nHost: test\r\n\r\n"] {
+        for _ in 0..20 {
+            let mut client = Client::new(&server);
+            client.send(&format!("{first}GET /bytes/10 HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+            // Some come before the close, and these must be read.
+            std::thread::sleep(Duration::from_micros(200));
+            let _ = client.writer.write_all(b"\r\n");
+            let mut answers = Vec::new();
+            let end = client.reader.read_to_end(&mut answers).map_err(|error| error.kind());
+            let count = answers.windows(12).filter(|bytes| bytes == b"HTTP/1.1 200").count();
+            assert_eq!(count, 1 + first.matches("GET").count(), "{end:?}");
+        }
+    }
+    assert_eq!(server.stop()["leaked"]["slots"], 0);
 }
 
 fn ranges_and_conditions_are_kept_to(model: &str) {

@@ -36,8 +36,8 @@ pub enum Completion {
     Installed {
         /// Where.
         slot: Slot,
-        /// The number. A call on it waits only where the socket was made to (an accepted one is
-        /// not).
+        /// The number. Calls on an accepted socket never wait; one from outside the ring is as it
+        /// was made.
         outcome: io::Result<OwnedFd>,
     },
     /// A socket has room for what is to be sent, or has failed.
@@ -57,9 +57,6 @@ pub enum Completion {
         outcome: io::Result<Option<Buffer>>,
         /// Whether the receive stays active; if not, it has to be requested again.
         more: bool,
-        /// Whether the socket has something that was not received yet
-        /// (IORING_CQE_F_SOCK_NONEMPTY): bytes, or the end of the stream.
-        unread: bool,
     },
     /// A send ended.
     Sent {
@@ -115,8 +112,7 @@ impl Ring {
                 let length = *outcome.as_ref().unwrap_or(&0);
                 let received = self.received(buffer, length);
                 let outcome = outcome.map(|_| received);
-                let (more, unread) = (cqueue::more(entry.flags()), cqueue::sock_nonempty(entry.flags()));
-                Some(Completion::Received { slot, outcome, more, unread })
+                Some(Completion::Received { slot, outcome, more: cqueue::more(entry.flags()) })
             }
             Kind::Send => {
                 let (slot, payload) =

@@ -9,8 +9,9 @@ use io_uring::{opcode, squeue};
 use super::kind::Kind;
 use super::{Buffer, GROUP, Ring, Slot};
 
-/// As an argument of a receive (IORING_RECVSEND_POLL_FIRST): there is probably nothing yet.
-const POLL_FIRST: u16 = 1;
+/// Of a receive: the socket is asked first, as there is probably nothing yet (see
+/// include/uapi/linux/io_uring.h of the kernel).
+const IORING_RECVSEND_POLL_FIRST: u16 = 1;
 
 /// Bytes to send, which the ring owns until they are sent.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Ring {
     /// left to be ended where no more is wanted. The socket is asked first whether there is
     /// something.
     pub fn receive_once(&mut self, slot: Slot) -> io::Result<()> {
-        self.receive_one(slot, 0, POLL_FIRST)
+        self.receive_one(slot, 0, IORING_RECVSEND_POLL_FIRST)
     }
 
     /// Receives once what has arrived at a socket, into a buffer of the pool; `WouldBlock` where
@@ -55,11 +56,11 @@ impl Ring {
         self.receive_one(slot, libc::MSG_DONTWAIT, 0)
     }
 
-    fn receive_one(&mut self, slot: Slot, flags: i32, how: u16) -> io::Result<()> {
+    fn receive_one(&mut self, slot: Slot, flags: i32, ring_flags: u16) -> io::Result<()> {
         // Of no length of its own, it takes the buffer's.
         let request = opcode::Recv::new(Fixed(slot.0), std::ptr::null_mut(), 0)
             .buf_group(GROUP)
-            .ioprio(how)
+            .ioprio(ring_flags)
             .flags(flags)
             .build()
             .flags(squeue::Flags::BUFFER_SELECT);

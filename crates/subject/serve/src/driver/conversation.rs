@@ -1,8 +1,8 @@
 //! A conversation: what one connection's service has answered, what of its input is left, and what
 //! happens next. It moves no bytes itself.
 //!
-//! A connection of a server that is ending closes in the same way in every model: see
-//! [`Conversation::nothing_arrives`] and [`Conversation::close_in_stages`].
+//! A connection closes in the same way in every model: see [`Conversation::close_in_stages`], and
+//! of a server that is ending [`Conversation::nothing_arrives`].
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -190,9 +190,14 @@ impl<P: Service> Conversation<P> {
     /// yet. So the writing half is ended first, and input is discarded until the peer has
     /// acknowledged that end (RFC 9112, section 9.6).
     pub(crate) fn close_in_stages(&mut self) {
-        if self.linger.is_none() {
+        if !self.has_lingered() {
             self.state = ConversationState::Lingering;
         }
+    }
+
+    /// Whether its input is discarded, or was: it is closed then, whatever still comes.
+    pub(crate) fn has_lingered(&self) -> bool {
+        self.linger.is_some()
     }
 
     /// Everything is sent and the writing half is ended: input is discarded from now on.

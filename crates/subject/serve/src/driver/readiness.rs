@@ -239,7 +239,6 @@ impl<S: Selector, P: Service> EventLoop<'_, S, P> {
             readable: false,
             is_listed: false,
             ended: false,
-            was_slow: false,
         });
         let connection = self.connections.get_mut(key).expect("just inserted");
         connection.limit.receive_until(connection.conversation.until, &mut self.wheel, key.to_raw());

@@ -44,8 +44,6 @@ use crate::totals::Totals;
 const UNSENT_BYTES: usize = 64 * 1024;
 /// Bytes of a body in one send, where it is no file or sendfile(2) is not available.
 const PIECE_BYTES: usize = 128 * 1024;
-/// A send of more may wait for room: a socket begins with this much (net.ipv4.tcp_wmem, tcp(7)).
-const TAKEN_AT_ONCE: usize = 16 * 1024;
 /// Buffers kept for what is sent next, so that an answer allocates nothing.
 const SPARES: usize = 64;
 
@@ -249,7 +247,7 @@ impl<P: Service> EventLoop<'_, P> {
             Completion::Unacknowledged { slot, outcome } => self.look(slot, outcome),
             // A server makes no connects.
             Completion::Connected { .. } => Ok(()),
-            Completion::Received { slot, outcome, more, unread } => self.received(slot, outcome, more, unread),
+            Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(_) => {
                 self.open -= 1;
@@ -282,7 +280,7 @@ impl<P: Service> EventLoop<'_, P> {
         }
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !connection.sending && connection.life == Lifecycle::Open {
-            if connection.conversation.state == ConversationState::Closing && (self.draining || connection.unread) {
+            if self.draining && connection.conversation.state == ConversationState::Closing {
                 connection.conversation.close_in_stages();
             }
             if connection.conversation.state == ConversationState::Lingering {
@@ -305,6 +303,8 @@ impl<P: Service> EventLoop<'_, P> {
             Lifecycle::Ended => !connection.sending,
             Lifecycle::Failed => true,
         };
+        // The close of a socket that has bytes is a reset: it is looked at first.
+        let looks = over && connection.life == Lifecycle::Open && !connection.is_empty();
         let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {
@@ -313,7 +313,6 @@ impl<P: Service> EventLoop<'_, P> {
             }
             Receive::Off if connection.life == Lifecycle::Open && !over && !connection.sending => {
                 connection.receive = Receive::Armed;
-                connection.unread = false;
                 let at_once = self.draining || connection.is_overdue;
                 if at_once && connection.conversation.state == ConversationState::Receiving {
                     self.ring.receive_arrived(slot)
@@ -324,7 +323,11 @@ impl<P: Service> EventLoop<'_, P> {
                     self.ring.receive(slot)
                 }
             }
-            Receive::Off | Receive::AwaitingBuffer if over && !connection.sending && !connection.asking => {
+            Receive::Off if looks => {
+                connection.receive = Receive::Armed;
+                self.ring.receive_arrived(slot)
+            }
+            Receive::Off | Receive::AwaitingBuffer if over && !looks && !connection.sending && !connection.asking => {
                 self.close(slot)
             }
             _ => Ok(()),

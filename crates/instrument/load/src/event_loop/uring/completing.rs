@@ -30,7 +30,7 @@ impl Uring {
                 state.outcome = outcome.err();
                 self.report_unless_closing(slot, |key| Ready { key, readable: false, writable: true, ended: false })
             }
-            Completion::Received { slot, outcome, more, .. } => self.received(slot, outcome, more),
+            Completion::Received { slot, outcome, more } => self.received(slot, outcome, more),
             Completion::Sent { slot, outcome, payload } => self.sent(slot, outcome, payload),
             Completion::Closed(slot) => {
                 self.free_slots.push(slot.index() as u32);

@@ -35,8 +35,6 @@ pub(super) struct Connection<P> {
     /// The end of the stream, or an urgent byte, is in the socket: a short read does not mean that
     /// it is empty.
     pub(super) ended: bool,
-    /// An answer has waited for room, or took time: nothing was read meanwhile.
-    pub(super) was_slow: bool,
 }
 
 /// Whether a connection goes on.
@@ -60,7 +58,6 @@ impl<P: Service> Connection<P> {
         mut reads: usize,
     ) -> io::Result<Outcome> {
         if !self.unsent.is_empty() {
-            self.was_slow = true;
             self.unsent.flush(&self.socket, self.room, &mut self.conversation.counts.bytes_sent)?;
         }
         if self.unsent.is_empty() && self.conversation.state == ConversationState::Resuming {
@@ -74,7 +71,8 @@ impl<P: Service> Connection<P> {
                 ConversationState::Receiving | ConversationState::Discarding => {}
                 ConversationState::Resuming => return Ok(Outcome::Yields),
                 ConversationState::Closing => {
-                    self.readable |= self.was_slow && net::has_unread(&self.socket);
+                    // Nothing is read while an answer is made or waits for room.
+                    self.readable = net::has_unread(&self.socket);
                     if workspace.environment.is_draining() || self.readable {
                         self.conversation.close_in_stages();
                     }
@@ -123,9 +121,8 @@ impl<P: Service> Connection<P> {
     }
 
     fn serve(&mut self, fresh: &[u8], workspace: &mut Workspace) -> io::Result<()> {
-        let Connection { conversation, unsent, socket, room, was_slow, .. } = self;
+        let Connection { conversation, unsent, socket, room, .. } = self;
         conversation.serve(fresh, workspace, |input, output, environment, counts| {
-            *was_slow |= !output.burn.is_zero();
             unsent.send(&*socket, input, output, environment, *room, &mut counts.bytes_sent)?;
             Ok(unsent.is_empty())
         })

@@ -131,7 +131,6 @@ fn a_connection_is_overdue_once_all_that_has_arrived_is_read() {
         readable: false,
         is_listed: false,
         ended: false,
-        was_slow: false,
     };
     let now = workspace.environment.now();
     let is_overdue_after_a_read = |_| {

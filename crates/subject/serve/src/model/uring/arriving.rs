@@ -156,7 +156,7 @@ impl<P: Service> EventLoop<'_, P> {
             conversation: Conversation::new(self.prototype, &self.workspace.environment),
             limit: Limit::default(),
             receive: Receive::Off,
-            unread: false,
+            found_empty: false,
             sending: false,
             asking: false,
             is_overdue: false,

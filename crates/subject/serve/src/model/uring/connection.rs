@@ -17,8 +17,8 @@ pub(super) struct Connection<P> {
     pub(super) conversation: Conversation<P>,
     pub(super) limit: Limit,
     pub(super) receive: Receive,
-    /// When nothing is received any more: the socket has more.
-    pub(super) unread: bool,
+    /// Before the close, nothing was found in the socket.
+    pub(super) found_empty: bool,
     /// A send is outstanding.
     pub(super) sending: bool,
     /// The ring was asked what the peer has acknowledged.
@@ -80,6 +80,16 @@ impl<P: Service> Connection<P> {
     /// of it waits here.
     pub(super) fn is_cut_short(&self) -> bool {
         self.sends() || self.conversation.state == ConversationState::Resuming
+    }
+
+    /// Whether its socket can be closed without a look at what it has.
+    pub(super) fn is_empty(&self) -> bool {
+        self.found_empty || self.conversation.has_lingered()
+    }
+
+    /// Whether all is said and nothing more is received for the service.
+    pub(super) fn closes(&self) -> bool {
+        self.conversation.state == ConversationState::Closing
     }
 
     /// Whether it is the service's turn, and nothing is in its way.

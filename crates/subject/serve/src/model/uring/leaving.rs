@@ -14,7 +14,7 @@ use plimsoll_sys::ring::{Payload, SendMode, Slot};
 use plimsoll_sys::{descriptor, net};
 
 use super::connection::{FileTransfer, Lifecycle};
-use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES, TAKEN_AT_ONCE};
+use super::{EventLoop, OUTSTANDING, PIECE_BYTES, SPARES};
 use crate::driver::environment::Environment;
 use crate::driver::unsent::{self, Body, Room, Unsent};
 use crate::service::{Output, Service};
@@ -43,7 +43,6 @@ impl<P: Service> EventLoop<'_, P> {
         if from < rest.len() && connection.life != Lifecycle::Failed {
             rest.append(&mut connection.unsent);
             connection.sending = true;
-            self.receive_meanwhile(slot)?;
             return self.ring.send(slot, Payload::Owned(rest, from), SendMode::All);
         }
         if rest.capacity() > 0 && self.free_buffers.len() < SPARES {
@@ -97,9 +96,6 @@ impl<P: Service> EventLoop<'_, P> {
             return Ok(());
         }
         connection.sending = true;
-        if connection.body.is_some() || bytes.len() > TAKEN_AT_ONCE {
-            self.receive_meanwhile(slot)?;
-        }
         self.ring.send(slot, Payload::Owned(bytes, 0), SendMode::All)
     }
 
@@ -144,11 +140,11 @@ impl<P: Service> EventLoop<'_, P> {
                 // A close on unread bytes is a reset, and would drop what is held for the last
                 // packet.
                 net::shutdown(&*socket, net::Half::Write);
+                connection.found_empty = !net::has_unread(&*socket);
             }
             return Ok(());
         }
         connection.sending = true;
-        self.receive_meanwhile(slot)?;
         self.ring.await_room(slot)
     }
 }

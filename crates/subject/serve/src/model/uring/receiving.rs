@@ -8,32 +8,27 @@ use plimsoll_sys::ring::{self, Buffer, Payload, SendMode, Slot};
 
 use super::connection::{Connection, Lifecycle, Receive};
 use super::leaving::collect_output;
-use super::{EventLoop, OUTSTANDING, UNSENT_BYTES};
+use super::{EventLoop, OUTSTANDING};
 use crate::driver::conversation::ConversationState;
 use crate::service::{Chunk, Service};
 
 impl<P: Service> EventLoop<'_, P> {
-    pub(super) fn received(
-        &mut self,
-        slot: Slot,
-        outcome: io::Result<Option<Buffer>>,
-        more: bool,
-        unread: bool,
-    ) -> io::Result<()> {
+    pub(super) fn received(&mut self, slot: Slot, outcome: io::Result<Option<Buffer>>, more: bool) -> io::Result<()> {
         let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
         if !more {
             connection.receive = Receive::Off;
-            connection.unread |= unread;
         }
         match outcome {
             Ok(Some(buffer)) => self.take_in(slot, buffer)?,
             Ok(None) => connection.life = connection.life.max(Lifecycle::Ended),
             Err(error) if ring::is_out_of_buffers(&error) => {
                 connection.receive = Receive::AwaitingBuffer;
-                connection.unread = true;
                 self.awaiting_buffer.push_back(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && connection.closes() => {
+                connection.found_empty = true;
+            }
             // Receives do not wait where the server is ending, or the connection's time is over.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.draining => {
                 connection.conversation.nothing_arrives();
@@ -56,9 +51,8 @@ impl<P: Service> EventLoop<'_, P> {
                 connection.conversation.hold(self.ring.bytes(&buffer));
                 connection.has_unprocessed_input = true;
             }
-            // More may follow, also after the receive was cancelled.
-            ConversationState::Closing | ConversationState::Lingering => connection.unread = true,
-            ConversationState::Discarding => {}
+            ConversationState::Closing => connection.conversation.close_in_stages(),
+            ConversationState::Lingering | ConversationState::Discarding => {}
         }
         self.ring.recycle(buffer);
         Ok(())
@@ -71,9 +65,8 @@ impl<P: Service> EventLoop<'_, P> {
         let fresh = buffer.as_ref().map_or(&[][..], |buffer| self.ring.bytes(buffer));
         let Connection { conversation, unsent, body, .. } = connection;
         connection.has_unprocessed_input = false;
-        let (mut in_place, mut took_time, free_buffers) = (None, false, &mut self.free_buffers);
+        let (mut in_place, free_buffers) = (None, &mut self.free_buffers);
         let outcome = conversation.serve(fresh, &mut self.workspace, |input, output, environment, _| {
-            took_time |= !output.burn.is_zero();
             match output.chunks.as_slice() {
                 [Chunk::Input(range)] if input.as_ptr() == fresh.as_ptr() => in_place = Some(range.clone()),
                 _ => collect_output(input, output, environment, unsent, body, free_buffers)?,
@@ -83,9 +76,6 @@ impl<P: Service> EventLoop<'_, P> {
         let failed = outcome.is_err();
         if let Err(error) = outcome {
             self.fail(slot, &error)?;
-        }
-        if took_time {
-            self.receive_meanwhile(slot)?;
         }
         match (buffer, in_place) {
             (Some(buffer), Some(range)) if !failed => {
@@ -98,19 +88,6 @@ impl<P: Service> EventLoop<'_, P> {
             }
             (None, _) => Ok(()),
         }
-    }
-
-    /// Receives while a send waits, and what came while an answer took time, as after a first
-    /// message nothing does: it would be unread at the close. The peer's end is noticed too.
-    pub(super) fn receive_meanwhile(&mut self, slot: Slot) -> io::Result<()> {
-        let at_once = self.draining;
-        let connection = self.connections.get_mut(slot.index()).expect(OUTSTANDING);
-        let wanted = connection.life == Lifecycle::Open && connection.conversation.held() < UNSENT_BYTES;
-        if connection.receive != Receive::Off || !wanted || at_once || connection.is_overdue {
-            return Ok(());
-        }
-        connection.receive = Receive::Armed;
-        self.ring.receive(slot)
     }
 
     /// Lets as many connections receive again as there are buffers.
