@@ -6,7 +6,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::peer::{Run, command, delayed, load, outcome};
+use crate::support::peer::{Run, command, delayed, load, outcome, refusing};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -26,11 +26,6 @@ impl Full {
         let waiting: Vec<TcpStream> = std::iter::from_fn(connect).take(100_000).collect();
         Full { address, _listener: listener, _waiting: waiting }
     }
-}
-
-/// An address at which nobody listens.
-fn refusing() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port")
 }
 
 fn requests(run: &Run) -> [u64; 5] {

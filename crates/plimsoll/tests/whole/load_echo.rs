@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::peer::{answer, command, echo, load, outcome, serve};
+use crate::support::peer::{answer, command, echo, load, outcome, refusing, serve};
 use plimsoll_sys::net::reset_on_close;
 
 #[test]
@@ -149,7 +149,7 @@ fn what_is_never_answered_is_in_flight_at_the_end_of_the_window() {
 
 #[test]
 fn nobody_listening_is_said_with_its_name_and_remedy() {
-    let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let address = refusing();
     let each = ["-c 3 --each 5", "-c 3 --each 5 --barrier", "-c 3 --each 5 -R 100", "-c 3 --each 5 --warm-up 5s"];
     for arguments in ["-c 3 -d 30s", "-c 3 -n 10", "-c 3 -n 10 --barrier"].into_iter().chain(each) {
         let run = load(address, arguments);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::support::peer::{Run, answer, command, delayed, echo, freeze, load_while, outcome, serve};
+use crate::support::peer::{Run, answer, command, delayed, echo, freeze, load_while, outcome, refusing, serve};
 use crate::support::running::until;
 use plimsoll_sys::net::reset_on_close;
 
@@ -68,10 +68,6 @@ fn http(pieces: &'static [&'static str], ends: bool) -> SocketAddr {
             }
         }
     })
-}
-
-fn refusing() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port")
 }
 
 fn misfortunes() -> Vec<Misfortune> {

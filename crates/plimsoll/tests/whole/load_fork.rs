@@ -1,12 +1,11 @@
 //! `plimsoll load --engine fork`: a process for each connection, and one record of them all.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::peer::{Run, answer, command, echo, load, load_while, outcome, serve};
+use crate::support::peer::{Run, answer, command, echo, load, load_while, outcome, refusing, serve};
 
 fn fork(target: std::net::SocketAddr, arguments: &str) -> Run {
     load(target, &format!("--engine fork {arguments}"))
@@ -55,7 +54,7 @@ fn http_saturation_is_fetched_in_its_own_form() {
 
 #[test]
 fn what_every_process_has_to_say_is_said_once() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     let run = fork(gone, "-c 4 --each 5");
     assert_eq!((run.code, run.count("connections.failed"), run.count("requests.unsent")), (Some(1), 4, 20));
     let said = run.summary()["warnings"].to_string();
@@ -68,7 +67,7 @@ fn what_every_process_has_to_say_is_said_once() {
 
 #[test]
 fn a_process_whose_connection_is_refused_has_no_window_and_makes_no_rate_lower() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     // It is given up long before the window of the other opens.
     let run = fork(echo(), &format!("{gone} -c 2 -d 500ms --warm-up 2s"));
     assert_eq!((run.code, run.count("connections.failed")), (Some(1), 1), "{}", run.stderr);
@@ -78,7 +77,7 @@ fn a_process_whose_connection_is_refused_has_no_window_and_makes_no_rate_lower()
 
 #[test]
 fn a_rate_of_which_a_refused_process_has_a_part_was_not_offered() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     for rate in ["200", "0:400"] {
         let run = fork(echo(), &format!("{gone} -c 2 -d 500ms -R {rate}"));
         assert_eq!(run.figure("intended_rate"), 200.0, "-R {rate}: {}", run.summary());
@@ -129,7 +128,7 @@ fn unix_s() -> f64 {
 
 #[test]
 fn the_window_opens_and_closes_with_the_processes_that_measure() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     // One is refused at once, while the other is in its warm-up.
     let run = fork(echo(), &format!("{gone} -c 2 -d 200ms --warm-up 500ms"));
     let told = |event: &str| {
@@ -144,7 +143,7 @@ fn the_window_opens_and_closes_with_the_processes_that_measure() {
 
 #[test]
 fn a_run_whose_processes_are_all_refused_has_a_window_without_length() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     for engine in ["epoll", "uring", "threads", "fork"] {
         let run = load(gone, &format!("--engine {engine} -c 3 -d 200ms"));
         let events: Vec<_> = run.lines.iter().filter_map(|line| line["event"].as_str()).collect();

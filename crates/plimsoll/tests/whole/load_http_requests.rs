@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 use crate::support::http::{EMPTY, answering, fetch, request};
-use crate::support::peer::{command, outcome, serve};
+use crate::support::peer::{command, outcome, refusing, serve};
 
 /// A server that keeps the heads of the requests it gets.
 fn listening(answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
@@ -234,9 +234,7 @@ fn reconnecting_opens_a_connection_for_each_request() {
 
 #[test]
 fn nobody_listening_fails_every_request_of_a_reconnecting_run() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let target = listener.local_addr().expect("it is bound");
-    drop(listener);
+    let target = refusing();
     for arguments in ["-d 30s -c 3 --reconnect", "-n 50 -c 3 --reconnect"] {
         let run = fetch(target, arguments);
         assert_eq!((run.code, run.count("connections.failed")), (Some(1), 3), "{arguments}");

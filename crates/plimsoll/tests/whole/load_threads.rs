@@ -1,12 +1,11 @@
 //! `plimsoll load --engine threads`: a thread for each connection counts as the event loops do.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::peer::{Run, answer, command, echo, load, outcome, serve};
+use crate::support::peer::{Run, answer, command, echo, load, outcome, refusing, serve};
 use plimsoll_sys::net::reset_on_close;
 
 fn threads(target: std::net::SocketAddr, arguments: &str) -> Run {
@@ -66,7 +65,7 @@ fn the_times_of_a_connection_with_few_requests_take_little_memory() {
 
 #[test]
 fn nobody_listening_is_said() {
-    let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|gone| gone.local_addr()).expect("a free port");
+    let gone = refusing();
     for arguments in ["-c 3 -d 30s", "-c 3 -n 10", "-c 3 --each 5 --barrier"] {
         let run = threads(gone, arguments);
         assert_eq!((run.code, run.count("connections.failed")), (Some(1), 3), "{arguments}");

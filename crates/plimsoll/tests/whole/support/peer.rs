@@ -26,6 +26,15 @@ pub(crate) fn serve(handle: impl Fn(TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
+/// An address at which every connection is refused, for as long as the tests live: the client's end
+/// of a connection, whose port nobody else gets and nobody listens on.
+pub(crate) fn refusing() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let client = listener.local_addr().and_then(TcpStream::connect).expect("it listens");
+    let (client, _) = Box::leak(Box::new((client, listener)));
+    client.local_addr().expect("it is bound")
+}
+
 /// One read, again after EINTR, with which a receive with a time-out may end without a signal
 /// handler (signal(7)).
 pub(crate) fn read_once(mut stream: impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
