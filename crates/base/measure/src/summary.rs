@@ -61,7 +61,7 @@ pub struct Summary {
     pub window: Window,
     /// Open loop: requests a second asked for.
     pub intended_rate: Option<f64>,
-    /// Requests a second really sent.
+    /// Requests a second really begun: sent, or with a connect of their own, which may have failed.
     pub offered_rate: f64,
     /// Requests a second answered.
     pub completed_rate: f64,
