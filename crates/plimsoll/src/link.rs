@@ -3,11 +3,8 @@
 mod devices;
 mod kernel;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow};
@@ -22,7 +19,7 @@ use serde::Serialize;
 
 use crate::Output;
 use crate::outcome::{Environment, Usage};
-use crate::version::Versioned;
+use crate::printer::Printer;
 use kernel::DeviceCounts;
 
 #[derive(Args, Debug)]
@@ -66,10 +63,6 @@ enum Backend {
     Kernel,
 }
 
-/// Lines that may wait for a reader. Past that they are left out: a slow reader must not hold up
-/// the frames.
-const LINES_WAITING: usize = 1024;
-
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Before any thread, so that none of them takes a signal.
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate]).context("cannot take signals")?;
@@ -84,33 +77,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let priority = if process::run_first() { "real time" } else { "ordinary" };
     let ready = Ready::of(&config, "tap", priority);
     let link = Link::open(config, &signals).map_err(to_cli_error)?;
-    let (lines, waiting) = mpsc::sync_channel::<String>(LINES_WAITING);
-    let print = move || {
-        let mut stdout = std::io::stdout().lock();
-        // Standard output that cannot be written ends nothing: the link is there for its hosts. The
-        // last line is the result.
-        let mut last = Ok(());
-        for line in waiting {
-            last = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
-        }
-        last
-    };
-    let printer = thread::Builder::new().name("printer".to_owned()).spawn(print);
-    let printer = printer.context("cannot start the thread that prints")?;
-    let output = arguments.output;
-    let _ = lines.try_send(line(output, &ready, Ready::sentence));
-    let Outcome { totals, failure } = link.run(arguments.interval, |report| {
-        if output.json || !output.quiet {
-            let _ = lines.try_send(line(output, &report, sentence));
-        }
-    });
+    let printer = Printer::start(arguments.output)?;
+    printer.print_result(&ready, || ready.sentence());
+    let Outcome { totals, failure } =
+        link.run(arguments.interval, |report| printer.print(&report, || sentence(&report)));
     let summary = Summary { event: "summary", counted: &totals, error: failure.as_ref().map(ToString::to_string) };
-    let _ = lines.send(line(output, &Versioned::of(&summary), |_| counts(&totals)));
-    drop(lines);
-    let printed = printer.join().map_err(|_| anyhow!("the thread that prints panicked"))?;
+    let printed = printer.print_outcome(&summary, || counts(&totals));
     match failure {
         Some(error) => Err(to_cli_error(error)),
-        None => crate::check_written(printed).map(|()| ExitCode::SUCCESS),
+        None => printed.map(|()| ExitCode::SUCCESS),
     }
 }
 
@@ -118,22 +93,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn run_kernel(arguments: &Arguments, config: Config, signals: &Signals) -> anyhow::Result<ExitCode> {
     let ready = Ready::of(&Config { whole_segments: false, ..config.clone() }, "kernel", "the kernel's");
     let made = kernel::Made::new(&config)?;
-    let output = arguments.output;
-    output.print_result(&ready, || ready.sentence());
-    let links = made.run(signals, arguments.interval, |event| match event {
+    let printer = Printer::start(arguments.output)?;
+    printer.print_result(&ready, || ready.sentence());
+    let ended = made.run(signals, arguments.interval, |event| match event {
         kernel::NetworkEvent::Counts(links) => {
             let counters = Counters { event: "counters", unix_s: unix_s(), counted: Links { links } };
-            output.print(&counters, || device_counts(links));
+            printer.print(&counters, || device_counts(links));
         }
         kernel::NetworkEvent::Lost { from_unix_s, to_unix_s, packets } => {
             let lost =
                 Report::Disturbance { from_unix_s, to_unix_s, late_frames: 0, lost_frames: packets, worst_us: 0 };
-            output.print(&lost, || sentence(&lost));
+            printer.print(&lost, || sentence(&lost));
         }
-    })?;
-    let summary = Summary { event: "summary", counted: &Links { links: &links }, error: None };
-    output.print_outcome(&summary, || device_counts(&links))?;
-    Ok(ExitCode::SUCCESS)
+    });
+    // Of devices that are gone there are no counts.
+    let (links, failure) = ended.map_or_else(|error| (Vec::new(), Some(error)), |links| (links, None));
+    let counted = &Links { links: &links };
+    let summary = Summary { event: "summary", counted, error: failure.as_ref().map(ToString::to_string) };
+    let printed = printer.print_outcome(&summary, || device_counts(&links));
+    match failure {
+        Some(error) => Err(error),
+        None => printed.map(|()| ExitCode::SUCCESS),
+    }
 }
 
 /// Seconds since 1970.
@@ -214,14 +195,6 @@ struct Summary<'a, T> {
     /// What ended the link, unless that was a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-}
-
-fn line<T: Serialize>(output: Output, record: &T, sentence: impl FnOnce(&T) -> String) -> String {
-    if output.json {
-        serde_json::to_string(record).expect("a record of numbers and names serialises")
-    } else {
-        sentence(record)
-    }
 }
 
 fn sentence(report: &Report) -> String {

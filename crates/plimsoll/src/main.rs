@@ -17,6 +17,7 @@ mod load;
 mod merge;
 mod named;
 mod outcome;
+mod printer;
 mod ring;
 mod serve;
 mod source_ip;
@@ -111,12 +112,16 @@ impl Output {
         check_written(self.write(&Versioned::of(record), sentence))
     }
 
-    fn write(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> std::io::Result<()> {
-        let line = if self.json {
+    fn line(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> String {
+        if self.json {
             serde_json::to_string(record).expect("a record of numbers and names serialises")
         } else {
             sentence()
-        };
+        }
+    }
+
+    fn write(self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> std::io::Result<()> {
+        let line = self.line(record, sentence);
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
     }

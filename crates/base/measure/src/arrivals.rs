@@ -89,7 +89,7 @@ impl Rate {
             return start;
         }
         let over_ramp = self.mean() * ramp;
-        if within < over_ramp {
+        if within <= over_ramp {
             // from * t + (to - from) / (2 * ramp) * t^2 = within, solved in the form that loses no
             // digits where the two rates are near each other.
             let root = (self.from * self.from + 2.0 * (self.to - self.from) / ramp * within).max(0.0).sqrt();
@@ -262,7 +262,16 @@ mod tests {
     fn a_rate_that_ends_at_none_ends() {
         let rate = Rate { from: 10.0, to: 0.0, ramp_start: Duration::ZERO, ramp: Duration::from_secs(2) };
         let arrivals = take(rate, Spacing::Fixed, 12, 1);
-        assert!(arrivals[9] < 2.0 && arrivals[11] > 1e9, "{arrivals:?}");
+        // The last is due just as the ramp ends.
+        assert!(arrivals[9] < 2.0 && arrivals[10] == 2.0 && arrivals[11] > 1e9, "{arrivals:?}");
+    }
+
+    #[test]
+    fn a_rate_that_begins_at_none_begins_with_its_ramp() {
+        let (ramp_start, ramp) = (Duration::from_secs(1), Duration::from_secs(2));
+        let rate = Rate { from: 0.0, to: 10.0, ramp_start, ramp };
+        assert_eq!(take(rate, Spacing::Fixed, 1, 1), [1.0]);
+        assert_eq!((rate.mean_of_first(0.5), rate.mean()), (2.5, 5.0));
     }
 
     proptest! {

@@ -127,7 +127,8 @@ impl Requests {
 pub struct Tally {
     /// What became of the requests.
     pub requests: Requests,
-    /// Of those, the ones begun within the span: they were sent, or a connection was opened for them.
+    /// Of those, the ones begun within the span: they were sent, or a connection was opened for
+    /// them.
     pub sent: u64,
     /// Errors by cause.
     pub errors: Errors,

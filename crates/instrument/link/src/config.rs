@@ -21,6 +21,10 @@ const FULL_FRAME_BYTES: u64 = 1514;
 /// takes half a millisecond to send.
 const WHOLE_SEGMENTS_RATE: u64 = 1_000_000_000;
 
+/// Packets of two segments of 64 KiB in full frames. The packets of one reach a queue together, as
+/// those of no network do; a shorter queue would drop them.
+const WHOLE_SEGMENTS_QUEUE: u32 = 91;
+
 /// Why a configuration is refused.
 #[derive(Debug, Error)]
 pub enum ConfigError {
@@ -138,7 +142,7 @@ enum LargeSegments {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawLink {
-    ends: [String; 2],
+    ends: Vec<String>,
     rate: Option<String>,
     delay: Option<String>,
     jitter: Option<String>,
@@ -196,9 +200,12 @@ impl RawConfig {
 }
 
 /// Whether a host could hardly notice that a large segment is not cut: nothing is lost from its
-/// middle, and it does not delay other packets.
+/// middle, and it neither delays other packets nor fills a queue.
 fn carries_whole(shape: &Shape) -> bool {
-    shape.loss == 0.0 && shape.order == Order::Kept && shape.rate.is_none_or(|rate| rate >= WHOLE_SEGMENTS_RATE)
+    shape.loss == 0.0
+        && shape.order == Order::Kept
+        && shape.rate.is_none_or(|rate| rate >= WHOLE_SEGMENTS_RATE)
+        && shape.queue >= WHOLE_SEGMENTS_QUEUE
 }
 
 fn names(devices: &[String], switches: &[String]) -> Result<HashMap<String, End>, ConfigError> {
@@ -229,6 +236,13 @@ fn names(devices: &[String], switches: &[String]) -> Result<HashMap<String, End>
 impl RawLink {
     fn check(&self, ends: &HashMap<String, End>) -> Result<Link, ConfigError> {
         let label = self.ends.join(" - ");
+        // TOML drops what is more than an array has places for.
+        let [one, other] = &self.ends[..] else {
+            return Err(ConfigError::Value(format!(
+                "link {label}: `ends` has {} names; a link joins two: join more by a switch",
+                self.ends.len()
+            )));
+        };
         let end = |name: &String| {
             ends.get(name).copied().ok_or_else(|| {
                 ConfigError::Value(format!(
@@ -249,7 +263,7 @@ impl RawLink {
             Some(raw) => raw.check(&format!("{label}, reverse"))?,
             None => forward.clone(),
         };
-        Ok(Link { ends: [end(&self.ends[0])?, end(&self.ends[1])?], forward, reverse })
+        Ok(Link { ends: [end(one)?, end(other)?], forward, reverse })
     }
 }
 

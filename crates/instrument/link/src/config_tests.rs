@@ -44,6 +44,8 @@ fn large_segments_are_cut_where_a_host_could_tell() {
         ("", true),
         (r#", "rate": "1Gbit""#, true),
         (r#", "rate": "999Mbit""#, false),
+        (r#", "rate": "1Gbit", "queue": 91"#, true),
+        (r#", "rate": "1Gbit", "queue": 90"#, false),
         (r#", "loss": "0.1%""#, false),
         (r#", "delay": "1ms", "jitter": "1ms""#, true),
         (r#", "delay": "1ms", "jitter": "1ms", "order": "free""#, false),
@@ -58,7 +60,7 @@ fn a_mistake_is_refused_with_what_is_wrong_and_what_to_write() {
     for (json, said) in [
         (r#"{"devices": [], "links": [], "sed": 1}"#, "unknown field `sed`"),
         (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "latency": "1ms"}]}"#, "unknown field `latency`"),
-        (r#"{"devices": ["a"], "links": [{"ends": ["a"]}]}"#, "expected an array of length 2"),
+        (r#"{"devices": ["a"], "links": [{"ends": ["a"]}]}"#, "`ends` has 1 names; a link joins two"),
         (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "rate": "100mbit"}]}"#, "`rate`: '100mbit'"),
         (r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "delay": "1"}]}"#, "such as 250ms"),
         (
@@ -108,6 +110,16 @@ fn toml_means_the_same_as_json() {
         loss = "0.1%"
     "#;
     assert_eq!(Config::read(toml).expect("it is valid"), Config::read(json).expect("it is valid"));
+}
+
+#[test]
+fn a_third_end_is_refused_in_toml_as_in_json() {
+    let toml = "devices = [\"a\", \"b\"]\n[[links]]\nends = [\"a\", \"b\", \"c\"]";
+    let json = r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b", "c"]}]}"#;
+    for text in [toml, json] {
+        let error = Config::read(text).expect_err(text).to_string();
+        assert!(error.starts_with("link a - b - c: `ends` has 3 names"), "{error}");
+    }
 }
 
 #[test]

@@ -183,8 +183,11 @@ fn bare(link: &Link) -> Option<(usize, usize)> {
 }
 
 fn bridge(name: &str) -> [Step; 3] {
-    // Without snooping and a spanning tree a bridge forwards from its first moment on.
-    let make = ["ip", "link", "add", "name", name, "type", "bridge", "stp_state", "0", "mcast_snooping", "0"];
+    // Without snooping and a spanning tree a bridge forwards from its first moment on. It forwards
+    // frames for other bridges too, such as LLDP's, as a wire does (all that the kernel allows to):
+    // those it keeps have no receiver, and count as received and as dropped.
+    let settings = ["stp_state", "0", "mcast_snooping", "0", "group_fwd_mask", "0xfff8"];
+    let make = [&["ip", "link", "add", "name", name, "type", "bridge"], &settings[..]].concat();
     [Step::make(&make, name), Step::silence(name), Step::change(&["ip", "link", "set", "dev", name, "up"])]
 }
 

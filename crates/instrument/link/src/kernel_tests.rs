@@ -18,8 +18,8 @@ const TWO: &str = r#"
 fn a_link_is_a_bridge_of_its_own_between_a_host_and_a_port_of_its_switch() {
     let made = lines(&plan(&config(TWO)));
     for wanted in [
-        "ip link add name s1 type bridge stp_state 0 mcast_snooping 0",
-        "ip link add name p0 type bridge stp_state 0 mcast_snooping 0",
+        "ip link add name s1 type bridge stp_state 0 mcast_snooping 0 group_fwd_mask 0xfff8",
+        "ip link add name p0 type bridge stp_state 0 mcast_snooping 0 group_fwd_mask 0xfff8",
         "ip link add name h1-eth0 type veth peer name p0x",
         "ip link set dev p0x master p0 up",
         "ip link add name p0b type veth peer name p0y",

@@ -12,9 +12,10 @@ use crate::frame::{Buffers, Frame};
 use crate::queue::{Counts, Outcome, Queue};
 use crate::switch::MacTable;
 
-/// Bytes of frames under way, over all links, past which the emulator drops and says that it was at
-/// fault: half a second of 10 Gbit/s.
-const UNDER_WAY_BYTES_MAX: usize = 640 << 20;
+/// Memory for the frames under way, over all links, without which the emulator drops and says that
+/// it was at fault: a third of a million of ordinary frames, or half a second of 10 Gbit/s in large
+/// segments.
+const MEMORY_BYTES: usize = 640 << 20;
 
 /// One direction of a link.
 #[derive(Debug)]
@@ -33,6 +34,13 @@ struct InFlight {
     sequence: u64,
     direction: usize,
     frame: Frame,
+}
+
+impl InFlight {
+    /// What a frame holds while it is under way, in bytes: its buffer is larger than a small frame.
+    fn memory(frame: &Frame) -> usize {
+        size_of::<InFlight>() + frame.bytes.capacity()
+    }
 }
 
 impl PartialEq for InFlight {
@@ -78,7 +86,8 @@ pub struct Network {
     mac_tables: Vec<MacTable>,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sequence: u64,
-    under_way_bytes: usize,
+    /// What frames under way may hold besides those that are.
+    memory_left: usize,
     late_after: Duration,
     faults: u64,
     /// Buffers of former frames, for the frames that are read from devices.
@@ -95,7 +104,7 @@ impl Network {
             mac_tables: config.switches.iter().map(|_| MacTable::default()).collect(),
             in_flight: BinaryHeap::new(),
             sequence: 0,
-            under_way_bytes: 0,
+            memory_left: MEMORY_BYTES,
             late_after: config.late_after,
             faults: 0,
             buffers: Buffers::default(),
@@ -133,7 +142,7 @@ impl Network {
     pub fn deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.next_due().is_some_and(|due| due <= now) {
             let Reverse(InFlight { due, direction, frame, .. }) = self.in_flight.pop()?;
-            self.under_way_bytes -= frame.bytes.len();
+            self.memory_left += InFlight::memory(&frame);
             match self.directions[direction].to {
                 End::Device(device) => return Some(Delivery { device, due, frame, direction }),
                 End::Switch(switch) => {
@@ -211,12 +220,12 @@ impl Network {
         }
         let size = frame.wire_size();
         let Outcome::Arrives(due) = queue.offer(now, size) else { return self.buffers.recycle(frame) };
-        if self.under_way_bytes + frame.bytes.len() > UNDER_WAY_BYTES_MAX {
+        let Some(left) = self.memory_left.checked_sub(InFlight::memory(&frame)) else {
             queue.faulted(size);
             self.faults += 1;
             return self.buffers.recycle(frame);
-        }
-        self.under_way_bytes += frame.bytes.len();
+        };
+        self.memory_left = left;
         self.sequence += 1;
         self.in_flight.push(Reverse(InFlight { due, sequence: self.sequence, direction, frame }));
     }

@@ -135,3 +135,63 @@ fn a_frame_for_a_station_behind_the_port_it_came_in_by_is_not_sent_back() {
     send(&mut network, start, 0, station(0), 100);
     assert_eq!(drain(&mut network, start), []);
 }
+
+#[test]
+fn frames_under_way_hold_no_more_memory_than_they_may() {
+    let start = Instant::now();
+    let mut network = network(r#"{"devices": ["a", "b"], "links": [{"ends": ["a", "b"], "delay": "30s"}]}"#);
+    network.memory_left = 1 << 20;
+    let held = |network: &Network| -> usize {
+        network.in_flight.iter().map(|Reverse(each)| size_of::<InFlight>() + each.frame.bytes.capacity()).sum()
+    };
+    // Small frames have buffers that are much larger.
+    for _ in 0..1000 {
+        send(&mut network, start, 0, EVERYBODY, 60);
+    }
+    let under_way = network.in_flight.len() as u64;
+    assert!((1 << 19..=1 << 20).contains(&held(&network)), "{}", held(&network));
+    assert_eq!(network.take_faults(), 1000 - under_way);
+    assert_eq!(network.counts().next().expect("one link")[0].dropped_by_fault, 1000 - under_way);
+    drain(&mut network, start);
+    assert_eq!(network.memory_left, 1 << 20);
+}
+
+/// Ethernet, IPv4 and TCP headers of 54 bytes before this many packets of 1,448 bytes.
+fn segment(network: &mut Network, packets: usize) -> Frame {
+    let mut bytes = [EVERYBODY, station(0)].concat();
+    bytes.resize(54 + packets * 1448, 0);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[34 + 12] = 5 << 4;
+    let mut header = [0; HEADER_BYTES];
+    header[1] = 1;
+    header[4..6].copy_from_slice(&1448_u16.to_ne_bytes());
+    header[6..8].copy_from_slice(&34_u16.to_ne_bytes());
+    network.buffers.frame(header, &bytes)
+}
+
+#[test]
+fn segments_that_stay_whole_lose_nothing_behind_a_link_of_the_same_rate() {
+    let start = Instant::now();
+    let mut has_whole = Vec::new();
+    for queue in [10, 45, 90, 91, 100] {
+        let links = format!(
+            r#"{{"devices": ["a", "b"], "switches": ["s"], "links": [
+                {{"ends": ["a", "s"], "rate": "1Gbit"}},
+                {{"ends": ["s", "b"], "rate": "1Gbit", "queue": {queue}}}]}}"#
+        );
+        let config = Config::read(&links).expect("a valid configuration");
+        has_whole.push(config.whole_segments);
+        if !config.whole_segments {
+            continue;
+        }
+        let mut network = Network::new(&config);
+        for _ in 0..2 {
+            let segment = segment(&mut network, 45);
+            network.send(start, 0, segment);
+        }
+        drain(&mut network, start);
+        let counts: Vec<[Counts; 2]> = network.counts().collect();
+        assert_eq!((counts[1][0].offered, counts[1][0].dropped_by_queue), (90, 0), "queue of {queue}");
+    }
+    assert_eq!(has_whole, [false, false, false, true, true]);
+}

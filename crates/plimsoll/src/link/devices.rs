@@ -108,7 +108,8 @@ pub(super) fn output_of(command: &[String]) -> Result<String, String> {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let mend = if said.contains("File exists") {
-        "; remove the device of this name (ip link delete), or name the link's otherwise"
+        "; remove the device of this name (ip link delete) unless another network here has it; each network of \
+         --backend kernel needs a namespace of its own"
     } else {
         ""
     };

@@ -1,6 +1,6 @@
 //! The emulated link between namespaces, as programs on the hosts see it. Needs root.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -229,6 +229,35 @@ fn a_killed_link_leaves_no_device_in_any_namespace() {
     pair.link.child.kill().expect("it can be killed");
     pair.link.child.wait().expect("it can be waited for");
     assert!(!exists(&pair.hosts[0]));
+}
+
+#[test]
+fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
+    skip_without_namespaces!();
+    for backend in ["tap", "kernel"] {
+        let namespace = Namespace::new();
+        let config = Scratch::new(".json");
+        let json = r#"{"devices": ["a0", "b0"], "links": [{"ends": ["a0", "b0"]}]}"#;
+        std::fs::write(&config.0, json).expect("it can be written");
+        let (_reader, mut writer) = std::io::pipe().expect("a pipe");
+        let mut link = namespace.command(PLIMSOLL);
+        link.args(["link", "--json", "--interval", "1ms", "--backend", backend, "--config", config.path()]);
+        link.stdout(writer.try_clone().expect("a descriptor")).stderr(Stdio::piped());
+        // The pipe is full before the link has anything to print.
+        std::thread::spawn(move || std::io::Write::write_all(&mut writer, &[b'x'; 1 << 20]));
+        let child = link.spawn().expect("it starts");
+        drop(link);
+        let started = Instant::now();
+        while !namespace.output("ip", &["-o", "link"]).contains("b0") {
+            assert!(started.elapsed() < Duration::from_secs(60), "no device was made");
+        }
+        run("kill", &["-TERM", &child.id().to_string()]);
+        let output = child.wait_with_output().expect("it ends");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("its reader has read nothing for 2s"), "{error}");
+        assert!(!namespace.output("ip", &["-o", "link"]).contains("b0"));
+    }
 }
 
 #[test]

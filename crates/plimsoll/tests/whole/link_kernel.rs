@@ -151,7 +151,36 @@ fn a_kernel_link_says_of_a_device_that_is_gone_only_that_it_is() {
     let mut said = String::new();
     std::io::Read::read_to_string(running.child.stderr.as_mut().expect("a pipe"), &mut said).expect("text");
     assert!(said.contains("`p0x` is gone") && said.lines().count() == 1, "{said}");
+    let summary = running.event("summary");
+    assert!(summary["error"].as_str().is_some_and(|error| error.contains("`p0x` is gone")), "{summary}");
     assert_eq!(host.devices(), [""; 0]);
+}
+
+#[test]
+fn frames_for_other_bridges_pass_a_kernel_link_as_they_pass_a_wire() {
+    skip_without_namespaces!();
+    let host = KernelHost::new();
+    let link = Running::start(host.link().arg("--json"));
+    for device in ["h1-eth0", "h2-eth0"] {
+        host.namespace.output("ip", &["link", "set", device, "up"]);
+    }
+    let before = host.namespace.traffic("h2-eth0").received;
+    // LLDP (IEEE 802.1AB), which a bridge keeps unless it is told to forward it.
+    let send = "import socket; sender = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); \
+                sender.bind(('h1-eth0', 0)); \
+                [sender.send(bytes.fromhex('0180c200000e02000000000188cc') + bytes(50)) for _ in range(5)]";
+    host.namespace.output("python3", &["-c", send]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while host.namespace.traffic("h2-eth0").received < before + 5 {
+        assert!(Instant::now() < deadline, "they have not come");
+    }
+    let summary = link.stop();
+    let links = summary["links"].as_array().expect("links");
+    for (from, to) in [("h1-eth0", "br0"), ("br0", "h2-eth0")] {
+        let direction = links.iter().find(|each| each["from"] == from && each["to"] == to).expect("a direction");
+        assert!(direction["delivered"].as_u64() >= Some(5), "{direction}");
+        assert_eq!(direction["dropped"], 0, "{direction}");
+    }
 }
 
 #[test]
