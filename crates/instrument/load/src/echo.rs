@@ -3,7 +3,7 @@
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::echo::{Answer, Messages};
 
-use crate::protocol::{Protocol, Reply, RequestContext};
+use crate::protocol::{After, Protocol, Reply, RequestContext};
 
 /// Echo requests over the messages of a run.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Protocol for Echo {
                 Reply::Partial
             }
             Answer::Complete => {
-                Reply::Complete { payload: self.messages.answer_length() as u64, keep: true, status: 0 }
+                Reply::Complete { payload: self.messages.answer_length() as u64, after: After::Usable, status: 0 }
             }
             Answer::Wrong => Reply::Failed(Cause::Mismatch),
         }

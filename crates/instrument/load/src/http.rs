@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_measure::tally::Cause;
 use plimsoll_wire::http::response::{Progress, Reader, Unrequested, unrequested};
 
-use crate::protocol::{Protocol, Reply, RequestContext};
+use crate::protocol::{After, Protocol, Reply, RequestContext};
 
 /// HTTP requests, of which each connection sends those of its target in turn.
 #[derive(Clone, Debug)]
@@ -30,9 +30,11 @@ impl Http {
         Http { ends_connections, ..self }
     }
 
-    fn complete(&self, reader: &Reader) -> Reply {
-        let keep = reader.keeps_connection() && !self.ends_connections;
-        Reply::Complete { payload: reader.body_bytes(), keep, status: reader.status() }
+    /// The answer is complete, and `behind` it came bytes that would be of this use.
+    fn complete(&self, reader: &Reader, behind: After) -> Reply {
+        let keeps = reader.keeps_connection() && !self.ends_connections;
+        let after = if keeps { behind } else { After::Ends };
+        Reply::Complete { payload: reader.body_bytes(), after, status: reader.status() }
     }
 }
 
@@ -71,11 +73,13 @@ impl Protocol for Http {
         &self.requests[exchange.target as usize][exchange.request as usize][written..]
     }
 
-    fn input(&self, _session: &mut Self::Session, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
+    fn input(&self, session: &mut Self::Session, exchange: &mut Exchange, bytes: &[u8]) -> Reply {
         match exchange.reader.take(bytes) {
-            Progress::Partial => Reply::Partial,
-            Progress::Complete => self.complete(&exchange.reader),
-            Progress::Wrong => Reply::Failed(Cause::Mismatch),
+            (Progress::Partial, _) => Reply::Partial,
+            (Progress::Complete, []) => self.complete(&exchange.reader, After::Usable),
+            // Whether it came together with the answer is chance.
+            (Progress::Complete, behind) => self.complete(&exchange.reader, After::of_idle(self.idle(session, behind))),
+            (Progress::Wrong, _) => Reply::Failed(Cause::Mismatch),
         }
     }
 
@@ -93,7 +97,7 @@ impl Protocol for Http {
 
     fn end(&self, _session: &mut Self::Session, exchange: &mut Exchange) -> Reply {
         match exchange.reader.end() {
-            Progress::Complete => self.complete(&exchange.reader),
+            Progress::Complete => self.complete(&exchange.reader, After::Ends),
             Progress::Partial | Progress::Wrong => Reply::Failed(Cause::Closed),
         }
     }

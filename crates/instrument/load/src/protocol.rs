@@ -96,12 +96,34 @@ pub enum Reply {
     Complete {
         /// The payload bytes it brought.
         payload: u64,
-        /// Whether the connection can be used for another request.
-        keep: bool,
+        /// What it leaves of the connection.
+        after: After,
         /// Its status, where answers have one, or 0. From 400 on the request has failed, and the
         /// connection is none the worse.
         status: u16,
     },
     /// The request has failed, and the connection is of no more use.
     Failed(Cause),
+}
+
+/// What an answer leaves of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It can be used for another request.
+    Usable,
+    /// It ends with the answer.
+    Ends,
+    /// It is of no more use, for what came behind the answer belongs to none: as if it had come
+    /// while the connection was idle.
+    Lost(Cause),
+}
+
+impl After {
+    /// What bytes behind an answer leave of the connection, which [`Protocol::idle`] said this of.
+    pub(crate) fn of_idle(reply: Reply) -> After {
+        match reply {
+            Reply::Failed(cause) => After::Lost(cause),
+            Reply::Partial | Reply::Complete { .. } => After::Usable,
+        }
+    }
 }

@@ -15,7 +15,7 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, RootCertStore, SignatureScheme};
 
-use crate::protocol::{Protocol, Reply, Report, RequestContext};
+use crate::protocol::{After, Protocol, Reply, Report, RequestContext};
 use complaints::Complaints;
 
 /// A TLS record's largest plaintext (RFC 8446, section 5.1).
@@ -92,7 +92,7 @@ impl<P: Protocol> Secure<P> {
         match (shaking, ended) {
             (false, _) => {
                 self.count_handshake(kind);
-                Reply::Complete { payload: 0, keep: true, status: 0 }
+                Reply::Complete { payload: 0, after: After::Usable, status: 0 }
             }
             (true, true) => Reply::Failed(Cause::Closed),
             (true, false) => Reply::Partial,
@@ -216,7 +216,11 @@ impl<P: Protocol> Protocol for Secure<P> {
         let outcome = decrypt(connection, &early, bytes, |plain| {
             reply = match reply {
                 Reply::Partial => self.inner.input(inner, &mut exchange.inner, plain),
-                _ => Reply::Failed(Cause::Mismatch),
+                Reply::Complete { payload, status, after: After::Usable } => {
+                    let after = After::of_idle(self.inner.idle(inner, plain));
+                    Reply::Complete { payload, status, after }
+                }
+                known => known,
             };
         });
         session.collect();
@@ -228,8 +232,10 @@ impl<P: Protocol> Protocol for Secure<P> {
             Ok(Stream::Ended) => match reply {
                 // The peer has said that its data is complete, so this may be the end of a body.
                 Reply::Partial => self.inner.end(&mut session.inner, &mut exchange.inner),
-                Reply::Complete { payload, status, .. } => Reply::Complete { payload, status, keep: false },
-                failed => failed,
+                Reply::Complete { payload, status, after: After::Usable } => {
+                    Reply::Complete { payload, status, after: After::Ends }
+                }
+                known => known,
             },
             Ok(Stream::Open) => reply,
         }

@@ -16,11 +16,15 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, to_head: bool) -> (Progress,
     let mut reader = Reader::new(to_head);
     let (mut taken, mut progress) = (0, Progress::Partial);
     for piece in pieces.filter(|piece| !piece.is_empty()) {
-        taken += piece.len() as u64;
-        progress = reader.take(piece);
+        let (now, behind) = reader.take(piece);
+        taken += (piece.len() - behind.len()) as u64;
+        progress = now;
         assert!(reader.body_bytes() <= taken, "a body is no longer than what came");
-        if progress == Progress::Wrong {
-            return (progress, None);
+        match progress {
+            Progress::Wrong => return (progress, None),
+            // What comes behind it belongs to no response.
+            Progress::Complete => break,
+            Progress::Partial => assert!(behind.is_empty(), "all of a part is taken"),
         }
     }
     let keep = reader.keeps_connection();

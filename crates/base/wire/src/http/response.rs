@@ -50,7 +50,7 @@ pub enum Progress {
     Partial,
     /// Complete.
     Complete,
-    /// Not HTTP, or more than one response.
+    /// Not HTTP.
     Wrong,
 }
 
@@ -75,13 +75,13 @@ impl Reader {
         self.keep
     }
 
-    /// Takes bytes that have arrived.
-    pub fn take(&mut self, mut bytes: &[u8]) -> Progress {
+    /// Takes bytes that have arrived, and returns those behind a response that is complete.
+    pub fn take<'a>(&mut self, mut bytes: &'a [u8]) -> (Progress, &'a [u8]) {
         loop {
             let step = match self.phase {
                 Phase::Head => self.head(bytes),
-                Phase::Done => return if bytes.is_empty() { Progress::Complete } else { Progress::Wrong },
-                _ if bytes.is_empty() => return Progress::Partial,
+                Phase::Done => return (Progress::Complete, bytes),
+                _ if bytes.is_empty() => return (Progress::Partial, bytes),
                 Phase::Length(left) => Some(self.data(bytes, left, Phase::Length, Phase::Done)),
                 Phase::Chunk(left) => Some(self.data(bytes, left, Phase::Chunk, Phase::ChunkEnd(false))),
                 Phase::UntilEnd => {
@@ -96,9 +96,9 @@ impl Reader {
                 }
             };
             match step {
-                None => return Progress::Wrong,
+                None => return (Progress::Wrong, bytes),
                 // A head that needs more bytes.
-                Some(0) => return Progress::Partial,
+                Some(0) => return (Progress::Partial, &[]),
                 Some(used) => bytes = &bytes[used..],
             }
         }

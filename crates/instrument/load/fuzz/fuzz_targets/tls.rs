@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use plimsoll_load::http::Http;
-use plimsoll_load::protocol::{Protocol, Reply, RequestContext};
+use plimsoll_load::protocol::{After, Protocol, Reply, RequestContext};
 use plimsoll_load::secure::{Secure, Security, Trust};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -55,6 +55,16 @@ fn server(version: &'static SupportedProtocolVersion) -> Arc<ServerConfig> {
 
 const CONTEXT: RequestContext = RequestContext { target: 0, sequence: 0, random: 0 };
 
+/// The same, where a connection that is lost after an answer has ended with it.
+fn of_use(reply: Reply) -> Reply {
+    match reply {
+        Reply::Complete { payload, status, after: After::Lost(_) } => {
+            Reply::Complete { payload, status, after: After::Ends }
+        }
+        other => other,
+    }
+}
+
 /// What the plaintext amounts to, after which the server says that no more comes, or the connection
 /// ends without a word.
 fn of_plaintext(bytes: &[u8], says_end: bool) -> Reply {
@@ -65,7 +75,8 @@ fn of_plaintext(bytes: &[u8], says_end: bool) -> Reply {
     match reply {
         Reply::Partial if says_end => plain.end(&mut session, &mut exchange),
         Reply::Partial => ENDS.secure.end(&mut Session::default(), &mut Exchange::default()),
-        Reply::Complete { payload, keep, status } => Reply::Complete { payload, keep: keep && !says_end, status },
+        Reply::Complete { payload, status, .. } if says_end => Reply::Complete { payload, status, after: After::Ends },
+        complete @ Reply::Complete { .. } => of_use(complete),
         failed @ Reply::Failed(_) => failed,
     }
 }
@@ -77,10 +88,16 @@ fn of_pieces<'a>(session: &mut Session, exchange: &mut Exchange, pieces: impl It
     let held = secure.holds_input(session).then_some(&[][..]);
     let mut last = Reply::Partial;
     for piece in held.into_iter().chain(pieces.filter(|piece| !piece.is_empty())) {
-        match secure.input(session, exchange, piece) {
-            Reply::Partial => {}
-            complete @ Reply::Complete { .. } => last = complete,
-            failed @ Reply::Failed(_) => return failed,
+        last = match last {
+            Reply::Complete { payload, status, after: After::Usable } => match secure.idle(session, piece) {
+                Reply::Failed(_) => Reply::Complete { payload, status, after: After::Ends },
+                _ => last,
+            },
+            Reply::Complete { .. } => last,
+            _ => of_use(secure.input(session, exchange, piece)),
+        };
+        if let Reply::Failed(_) = last {
+            return last;
         }
     }
     if last == Reply::Partial { secure.end(session, exchange) } else { last }

@@ -11,7 +11,7 @@ use rand::Rng;
 use super::sockets::Arrival;
 use super::{EventLoop, READ_BUDGET, Sockets, State};
 use crate::ledger::Answer;
-use crate::protocol::{Protocol, Reply, RequestContext};
+use crate::protocol::{After, Protocol, Reply, RequestContext};
 
 /// What reading has come to.
 pub(super) enum Received {
@@ -20,10 +20,10 @@ pub(super) enum Received {
     /// The handshake is over: the connection is usable. `more` says that bytes, or the end of the
     /// stream, may lie behind it.
     HandshakeDone { more: bool },
-    /// An answer is complete. `keep` says that the connection takes another request, `ended` that
-    /// it is about to be lost, and `more` that bytes may lie behind the answer. `at` is when its
-    /// last byte came, since 1970, where the kernel noted it.
-    Answered { answer: Answer, keep: bool, ended: bool, more: bool, at: Option<Duration> },
+    /// An answer is complete. `after` says what it leaves of the connection, `ended` that this is
+    /// about to be lost, and `more` that bytes may lie behind the answer. `at` is when its last byte
+    /// came, since 1970, where the kernel noted it.
+    Answered { answer: Answer, after: After, ended: bool, more: bool, at: Option<Duration> },
     /// The connection is lost.
     Lost(Cause),
     /// The socket may hold more, and others have their turn first.
@@ -112,8 +112,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Reply::Complete { .. } if handshaking => {
                     return Received::HandshakeDone { more: more || ended || held };
                 }
-                Reply::Complete { payload, keep, status } => {
-                    return Received::Answered { answer: Answer { payload, status }, keep, ended, more, at };
+                Reply::Complete { payload, after, status } => {
+                    return Received::Answered { answer: Answer { payload, status }, after, ended, more, at };
                 }
                 Reply::Failed(cause) => return Received::Lost(cause),
             }
@@ -133,7 +133,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         match self.shared.protocol.end(&mut connection.session, &mut connection.exchange) {
             Reply::Complete { payload, status, .. } => Received::Answered {
                 answer: Answer { payload, status },
-                keep: false,
+                after: After::Ends,
                 ended: true,
                 more: false,
                 at: None,

@@ -163,6 +163,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
     deferred_reads: DeferredReads,
+    /// Whether they did in the wait before.
+    has_slept: bool,
     /// Connections of this loop's share that have not been opened yet, counted from the front of
     /// the share.
     opened: usize,
@@ -221,6 +223,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             backlog: Backlog::of(share),
             clock: WallClock::default(),
             deferred_reads: DeferredReads::default(),
+            has_slept: false,
             opened: 0,
             share,
             pending: 0,
@@ -263,6 +266,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
+            self.has_slept = sleep.is_some();
             let returned = self.now();
             match sleep {
                 _ if self.sockets.was_interrupted() => self.unhandled.interrupted(entered),

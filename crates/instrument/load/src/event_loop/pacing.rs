@@ -9,7 +9,7 @@ use super::exchange::Received;
 use super::{Connection, EventLoop, Sockets, State};
 use crate::config::{Pace, Phase, StopCondition};
 use crate::ledger::Answer;
-use crate::protocol::Protocol;
+use crate::protocol::{After, Protocol};
 use crate::record;
 
 impl<P: Protocol, S: Sockets> EventLoop<P, S> {
@@ -28,8 +28,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                     }
                     self.begin_at_once(key);
                 }
-                Received::Answered { answer, keep, ended, more, at } => {
-                    self.complete(key, answer, keep, ended, at);
+                Received::Answered { answer, after, ended, more, at } => {
+                    self.complete(key, answer, after, ended, at);
                     if !(more || ended) {
                         return;
                     }
@@ -173,7 +173,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     }
 
     /// A request is answered.
-    fn complete(&mut self, key: Key, answer: Answer, keep: bool, ended: bool, at: Option<Duration>) {
+    pub(super) fn complete(&mut self, key: Key, answer: Answer, after: After, ended: bool, at: Option<Duration>) {
         let now = self.now();
         let Some(sent) = self.slab.get(key).map(|connection| connection.sent) else { return };
         let (came, reported) = match at.and_then(|at| self.clock.run(at)) {
@@ -193,19 +193,22 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         // An answer that came before its request was wholly written leaves the connection in the
         // middle of it.
         let Connection { session, exchange, written, .. } = connection;
-        let keep =
-            keep && !config.opening.reconnect && self.shared.protocol.output(session, exchange, *written).is_empty();
+        let is_whole = self.shared.protocol.output(session, exchange, *written).is_empty();
+        let after = if is_whole && !config.opening.reconnect { after } else { After::Ends };
         if self.is_closed() {
-            return if self.holds && keep && !ended { self.stay(key) } else { self.close(key) };
+            return if self.holds && after == After::Usable && !ended { self.stay(key) } else { self.close(key) };
         }
         if !self.may_go_on(key) {
             return self.retire(key);
         }
-        if !keep {
-            let key = self.detach(key);
-            self.go_on(key, now);
-        } else if !ended {
-            self.go_on(key, now);
+        match after {
+            After::Usable if ended => {}
+            After::Usable => self.go_on(key, now),
+            After::Ends => {
+                let key = self.detach(key);
+                self.go_on(key, now);
+            }
+            After::Lost(cause) => self.lose(key, cause),
         }
     }
 
@@ -214,7 +217,11 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         match self.shared.config.pace {
             Pace::Open { .. } => {
                 self.wait_in_pool(key);
-                self.dispatch(1);
+                // On a connection that is free for longer something may have come during a sleep,
+                // which is no answer to what would be sent on it now.
+                if !self.has_slept {
+                    self.dispatch(1);
+                }
             }
             Pace::Closed { think, .. } => match think.draw_ns(&mut self.random) {
                 0 => self.begin(key, now, now, now),
@@ -228,7 +235,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     /// would complete it: the answer may as well be cut short.
     pub(super) fn lose_unless_answered(&mut self, key: Key, cause: Cause) {
         match self.read(key, false) {
-            Received::Answered { answer, ended: false, at, .. } => self.complete(key, answer, false, false, at),
+            Received::Answered { answer, ended: false, at, .. } => {
+                self.complete(key, answer, After::Ends, false, at);
+            }
             _ => self.lose(key, cause),
         }
     }

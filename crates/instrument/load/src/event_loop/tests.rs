@@ -15,7 +15,8 @@ use crate::config::tests::config;
 use crate::config::{Config, Pace, Part, Phase as Start, StopCondition};
 use crate::control::Gauge;
 use crate::echo::Echo;
-use crate::ledger::Books;
+use crate::ledger::{Answer, Books};
+use crate::protocol::After;
 use crate::shared::tests::{echo, shared};
 
 const HOUR: u64 = 3_600_000_000_000;
@@ -292,6 +293,27 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
     assert!(event_loop.slab.is_empty(), "every connection has had its requests");
     let requests = books(event_loop).window.requests;
     assert_eq!((requests.scheduled, requests.timed_out), (3 * 10, 3 * 10));
+}
+
+#[test]
+fn nothing_is_sent_on_a_free_connection_before_what_came_on_it_during_a_sleep_is_read() {
+    for (has_slept, sent) in [(false, 2), (true, 1)] {
+        let mut event_loop = open_loop(|config| config.connections = 2);
+        event_loop.dispatch(1);
+        let busy = |event_loop: &EventLoop<Echo, Silent>| {
+            let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy);
+            event_loop.slab.keys().filter(is_busy).collect::<Vec<_>>()
+        };
+        let first = busy(&event_loop)[0];
+        event_loop.has_slept = has_slept;
+        event_loop.complete(first, Answer { payload: 1, status: 0 }, After::Usable, false, None);
+        assert_eq!(
+            event_loop.slab.keys().filter_map(|key| event_loop.slab.get(key)).map(|each| each.begun).sum::<u32>(),
+            sent
+        );
+        event_loop.dispatch(2);
+        assert_eq!(busy(&event_loop).len(), 2);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::backoff::{History, Rules};
 use crate::config::StopCondition;
 use crate::control::Gauge;
 use crate::ledger::{Answer, Ledger, Request};
-use crate::protocol::{Protocol, Reply, RequestContext};
+use crate::protocol::{After, Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
 use crate::schedule::Due;
 use crate::seed::{Purpose, stream};
@@ -69,7 +69,7 @@ pub(super) struct Client<'a, P: Protocol> {
 pub(super) enum End {
     Complete {
         answer: Answer,
-        keep: bool,
+        after: After,
         at: u64,
     },
     Lost(Cause),
@@ -169,13 +169,13 @@ impl<'a, P: Protocol> Client<'a, P> {
             if places[0].readable() || held {
                 self.reported = now;
                 match self.receive(&mut exchange) {
-                    Some(Reply::Complete { payload, keep, status }) => {
+                    Some(Reply::Complete { payload, after, status }) => {
                         if self.handshaking {
                             self.write_last(&exchange);
                         }
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
-                        let keep = keep && left.is_empty();
-                        return End::Complete { answer: Answer { payload, status }, keep, at: self.now() };
+                        let after = if left.is_empty() { after } else { After::Ends };
+                        return End::Complete { answer: Answer { payload, status }, after, at: self.now() };
                     }
                     Some(Reply::Failed(cause)) => return End::Lost(cause),
                     Some(Reply::Partial) | None => {}
@@ -215,7 +215,8 @@ impl<'a, P: Protocol> Client<'a, P> {
             self.ledger.read(count);
             match self.shared.protocol.input(&mut self.session, exchange, &self.buffer[..count]) {
                 Reply::Complete { payload, status, .. } => {
-                    return Some(End::Complete { answer: Answer { payload, status }, keep: false, at: self.now() });
+                    let answer = Answer { payload, status };
+                    return Some(End::Complete { answer, after: After::Ends, at: self.now() });
                 }
                 Reply::Partial => {}
                 Reply::Failed(_) => return None,
@@ -233,7 +234,7 @@ impl<'a, P: Protocol> Client<'a, P> {
         match net::read(socket, &mut self.buffer) {
             Ok(0) => Some(match self.shared.protocol.end(&mut self.session, exchange) {
                 Reply::Partial => Reply::Failed(Cause::Closed),
-                Reply::Complete { payload, status, .. } => Reply::Complete { payload, keep: false, status },
+                Reply::Complete { payload, status, .. } => Reply::Complete { payload, after: After::Ends, status },
                 failed => failed,
             }),
             Ok(count) => {

@@ -8,7 +8,7 @@ use plimsoll_measure::arrivals::Think;
 
 use crate::config::{Pace, Phase as Start, Recovery, StopCondition};
 use crate::ledger::Request;
-use crate::protocol::{Protocol, Reply};
+use crate::protocol::{After, Protocol, Reply};
 use crate::record::Phase;
 use crate::shared::Shared;
 
@@ -220,12 +220,17 @@ impl<P: Protocol> Client<'_, P> {
             self.under_way = self.under_way.map(|request| Request { sent, ..request });
         }
         let (goes_on, free) = match self.exchange(intended) {
-            End::Complete { answer, keep, at } => {
+            End::Complete { answer, after, at } => {
                 self.count_answer(answer, at);
-                if !keep || self.shared.config.opening.reconnect {
-                    self.disconnect();
+                let after = if self.shared.config.opening.reconnect { After::Ends } else { after };
+                match after {
+                    After::Lost(cause) if !self.is_closed() && self.may_go_on() => (self.lose(cause), self.now()),
+                    After::Usable => (!self.is_closed(), at),
+                    After::Ends | After::Lost(_) => {
+                        self.disconnect();
+                        (!self.is_closed(), at)
+                    }
                 }
-                (!self.is_closed(), at)
             }
             End::Lost(cause) => (self.lose(cause), self.now()),
             End::Stopped => (false, 0),

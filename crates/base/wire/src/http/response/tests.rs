@@ -6,10 +6,12 @@ fn read(bytes: &[u8], piece: usize, to_head: bool) -> (Progress, u16, u64, bool)
     let mut reader = Reader::new(to_head);
     let mut progress = Progress::Partial;
     for part in bytes.chunks(piece) {
-        progress = reader.take(part);
+        let (taken, behind) = reader.take(part);
+        progress = taken;
         if progress == Progress::Wrong {
             break;
         }
+        assert!(progress == Progress::Complete || behind.is_empty());
     }
     let keep = reader.keeps_connection();
     if progress == Progress::Partial {
@@ -76,11 +78,10 @@ fn the_response_to_head_has_no_body() {
 }
 
 #[test]
-fn what_is_no_response_or_more_than_one_is_wrong() {
+fn what_is_no_response_is_wrong() {
     for text in [
         "SSH-2.0-OpenSSH_9.2\r\n",
         "HTTP/2.0 200 OK\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
@@ -98,6 +99,17 @@ fn what_is_no_response_or_more_than_one_is_wrong() {
         for piece in [1, 3, text.len()] {
             assert_eq!(read(text.as_bytes(), piece, false).0, Progress::Wrong, "in pieces of {piece}: {text}");
         }
+    }
+}
+
+#[test]
+fn what_comes_behind_a_response_is_none_of_it() {
+    for (text, body) in [("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 5), ("HTTP/1.1 204 No\r\n\r\n", 0)] {
+        let mut reader = Reader::new(false);
+        let both = [text, "HTTP/1.1 408 "].concat();
+        assert_eq!(reader.take(both.as_bytes()), (Progress::Complete, &b"HTTP/1.1 408 "[..]));
+        assert_eq!(reader.take(b"x"), (Progress::Complete, &b"x"[..]));
+        assert_eq!((reader.keeps_connection(), reader.body_bytes()), (true, body));
     }
 }
 
@@ -168,7 +180,7 @@ proptest! {
         cuts.sort_unstable();
         let mut reader = Reader::default();
         let progress = cuts.windows(2).map(|part| reader.take(&text[part[0]..part[1]])).last();
-        prop_assert_eq!(progress, Some(Progress::Complete));
+        prop_assert_eq!(progress, Some((Progress::Complete, &[][..])));
         prop_assert_eq!(reader.body_bytes(), chunks.iter().sum::<usize>() as u64);
     }
 

@@ -250,7 +250,7 @@ impl Protocol for Bytes {
         if *exchange < self.0 {
             return Reply::Partial;
         }
-        Reply::Complete { payload: *exchange as u64, keep: true, status: 0 }
+        Reply::Complete { payload: *exchange as u64, after: After::Usable, status: 0 }
     }
 
     fn holds_input(&self, session: &usize) -> bool {
