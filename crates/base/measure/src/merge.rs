@@ -239,7 +239,7 @@ fn add_counts(all: &mut Summary, record: &Summary) {
     mine.requested += theirs.requested;
     mine.established += theirs.established;
     // Each generator's peak is its own; that they came at one instant is likely, and no record can
-    // say.
+    // say. Whoever merges the processes of one run may know more.
     mine.peak += theirs.peak;
     mine.failed += theirs.failed;
     mine.reopened += theirs.reopened;

@@ -26,7 +26,8 @@ pub(crate) const TRANSMISSION: &str = "transmission_time_ns";
 pub(crate) const ESTABLISHMENT: &str = "establishment_time_ns";
 pub(crate) const WARM_UP: &str = "warm_up.response_time_ns";
 
-/// A run, as it is reported. Everything but `warm_up` and `connections` is about the window alone.
+/// A run, as it is reported. Everything is about the window alone, but for `warm_up` and what is of
+/// the whole run: `connections`, `tls_handshakes` and `establishment_time_us`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// [`SCHEMA_VERSION`].
@@ -77,12 +78,12 @@ pub struct Summary {
     pub requests: Requests,
     /// Errors by cause.
     pub errors: Errors,
-    /// What became of the connections.
+    /// What became of the connections, over the whole run.
     pub connections: ConnectionsSummary,
     /// TLS handshakes, where there were any, over the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_handshakes: Option<Handshakes>,
-    /// Connect call until usable.
+    /// Connect call until usable, over the whole run.
     pub establishment_time_us: TimesSummary,
     /// Intended start to last byte; unanswered requests at their age, flagged.
     pub response_time_us: TimesSummary,
@@ -159,7 +160,8 @@ pub struct ConnectionsSummary {
     pub requested: u64,
     /// Up at least once.
     pub established: u64,
-    /// The most that were up at once.
+    /// The most that were up at once. Of several processes of one run: how many certainly were. Of
+    /// several generators: the sum of theirs.
     pub peak: u64,
     /// Never up, or lost and not replaced.
     pub failed: u64,
@@ -213,7 +215,8 @@ pub struct GeneratorSummary {
     pub memory_bytes: u64,
 }
 
-/// What was counted before the window.
+/// What was counted before the window. Connects that failed then are of the window where no warm-up
+/// was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmUp {
     /// What became of the requests.
@@ -250,7 +253,7 @@ impl Summary {
             failed_ratio: window.requests.failed_ratio(),
             available_ratio: 1.0,
             requests: window.requests,
-            errors: Errors { connect: connections.attempts_failed, ..window.errors },
+            errors: window.errors,
             connections: ConnectionsSummary {
                 established: connections.established,
                 failed: connections.failed,
@@ -284,6 +287,12 @@ impl Summary {
             warm_up: &warm_up.response,
         });
         summary
+    }
+
+    /// Whether connections were lost, or connects failed, before the window or in it.
+    pub fn has_lost_connections(&self) -> bool {
+        let connects_failed = self.warm_up.errors.connect + self.errors.connect;
+        self.connections.reopened + self.connections.failed + connects_failed > 0
     }
 
     /// Sets every time and histogram of the record.
@@ -335,3 +344,6 @@ pub(crate) struct TimeSets<'a> {
     pub(crate) establishment: &'a Times,
     pub(crate) warm_up: &'a Times,
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ pub enum Cause {
 /// while no request is under way is no error: [`Connections::ended_idle`] counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Errors {
-    /// Connections that could not be established (counted over the whole run).
+    /// Connects that failed.
     pub connect: u64,
     /// Reads that failed.
     pub read: u64,
@@ -214,18 +214,15 @@ pub struct Connections {
     /// Connection time in the window, in nanoseconds, during which a connection was wanted and
     /// could not be used.
     pub unavailable_ns: u64,
-    /// Attempts that failed.
-    pub attempts_failed: u64,
-    /// Their causes: the error's number (errno(3)) and how often it came.
+    /// Causes of failed connects: the error's number (errno(3)) and how often it came.
     pub causes: Vec<(i32, u64)>,
     /// Connect call until usable.
     pub establishment: Times,
 }
 
 impl Connections {
-    /// Counts a failed attempt by its error's number.
+    /// Counts a failed connect by its error's number.
     pub fn count_failure(&mut self, number: i32) {
-        self.attempts_failed += 1;
         self.add_cause(number, 1);
     }
 
@@ -243,7 +240,6 @@ impl Connections {
         self.ended_idle += other.ended_idle;
         self.unavailable_ns += other.unavailable_ns;
         self.unrequested += other.unrequested;
-        self.attempts_failed += other.attempts_failed;
         for (number, count) in &other.causes {
             self.add_cause(*number, *count);
         }
@@ -286,6 +282,84 @@ mod tests {
         let mut tally = Tally::default();
         tally.unanswered.record_ns(5_000_000);
         assert_eq!(tally.response_with_unanswered().1, 1);
+    }
+
+    #[test]
+    fn each_cause_has_its_own_count() {
+        let causes =
+            [Cause::Connect, Cause::Read, Cause::Write, Cause::Timeout, Cause::Mismatch, Cause::Closed, Cause::Status];
+        let mut errors = Errors::default();
+        for (cause, times) in causes.into_iter().zip(1..) {
+            (0..times).for_each(|_| errors.count(cause));
+        }
+        let all = |errors: Errors| {
+            let Errors { connect, read, write, timeout, mismatch, closed, status } = errors;
+            [connect, read, write, timeout, mismatch, closed, status]
+        };
+        assert_eq!(all(errors), [1, 2, 3, 4, 5, 6, 7]);
+        let other = errors;
+        errors.add(&other);
+        errors.add(&other);
+        assert_eq!(all(errors), [3, 6, 9, 12, 15, 18, 21]);
+    }
+
+    #[test]
+    fn the_failed_are_a_share_of_those_that_have_ended() {
+        let requests = Requests { scheduled: 31, completed: 16, failed: 1, timed_out: 2, in_flight: 8, unsent: 4 };
+        assert!(requests.balance());
+        assert_eq!(requests.failed_ratio(), 7.0 / 23.0);
+        assert_eq!(Requests::default().failed_ratio(), 0.0);
+        assert_eq!(Requests { scheduled: 1, in_flight: 1, ..Requests::default() }.failed_ratio(), 0.0);
+    }
+
+    #[test]
+    fn what_two_loops_counted_is_added() {
+        let mut one = Tally { sent: 1, payload_bytes: 2, bytes_sent: 4, bytes_received: 8, ..Tally::default() };
+        one.errors.count(Cause::Read);
+        let times = |tally: &mut Tally, longer: u64| {
+            let Tally { response, service, pool_wait, backoff_wait, schedule_lag, receive_lag, .. } = tally;
+            let all = [response, service, pool_wait, backoff_wait, schedule_lag, receive_lag];
+            all.into_iter()
+                .chain([&mut tally.transmission, &mut tally.unanswered])
+                .zip(longer..)
+                .for_each(|(times, microseconds)| times.record(std::time::Duration::from_micros(microseconds)));
+        };
+        let mut other = one.clone();
+        times(&mut one, 10);
+        times(&mut other, 20);
+        other.statuses.count(404);
+        one.add(&other);
+        let sums = [one.sent, one.payload_bytes, one.bytes_sent, one.bytes_received, one.errors.read];
+        assert_eq!(sums, [2, 4, 8, 16, 2]);
+        let Tally { response, service, pool_wait, backoff_wait, schedule_lag, receive_lag, .. } = &one;
+        let all = [response, service, pool_wait, backoff_wait, schedule_lag, receive_lag];
+        for (times, place) in all.into_iter().chain([&one.transmission, &one.unanswered]).zip(0_u32..) {
+            let summary = times.summary();
+            let (min, max) = (f64::from(10 + place), f64::from(20 + place));
+            assert_eq!((summary.count, summary.min, summary.max), (2, min, max));
+        }
+        assert_eq!(one.statuses.by_code()["404"], 1);
+    }
+
+    #[test]
+    fn what_became_of_connections_is_added_and_the_commonest_cause_known() {
+        let mut one =
+            Connections { established: 1, failed: 2, reopened: 4, unavailable_ns: 8, ..Connections::default() };
+        assert_eq!(one.main_cause(), None);
+        for cause in [Cause::Closed, Cause::Mismatch, Cause::Closed] {
+            one.count_idle_loss(cause);
+        }
+        for number in [111, 110, 110] {
+            one.count_failure(number);
+        }
+        one.establishment.record_ns(1);
+        let mut both = one.clone();
+        both.add(&one);
+        let Connections { established, failed, reopened, ended_idle, unrequested, unavailable_ns, .. } = both;
+        let counts = [established, failed, reopened, ended_idle, unrequested, unavailable_ns];
+        assert_eq!(counts, [2, 4, 8, 6, 2, 16]);
+        assert_eq!((both.causes.clone(), both.main_cause()), (vec![(111, 2), (110, 4)], Some(110)));
+        assert_eq!(both.establishment.count(), 2);
     }
 
     fn requests() -> impl Strategy<Value = Requests> {

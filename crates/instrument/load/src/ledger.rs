@@ -19,6 +19,8 @@ pub(crate) struct Ledger {
     tells_transmission: bool,
     each: bool,
     shares_count: bool,
+    /// A warm-up was asked for: what comes before the window is its own.
+    warms_up: bool,
     timeout: u64,
     phase: Phase,
     tally: Tally,
@@ -92,6 +94,7 @@ impl Ledger {
             tells_transmission,
             each: matches!(config.stop_condition, StopCondition::Each(_)),
             shares_count: config.stop_condition.shared_count().is_some(),
+            warms_up: !config.warm_up.is_zero(),
             timeout: config.timeout.as_nanos() as u64,
             phase: Phase::WarmUp,
             tally: Tally::default(),
@@ -151,16 +154,16 @@ impl Ledger {
         self.recorder.end_phase(at, self.phase);
         let mut warm_up = std::mem::take(&mut self.tally);
         warm_up.requests.in_flight = self.under_way;
+        if !self.warms_up {
+            // Connections are opened before the window all the same.
+            self.tally.errors.connect = std::mem::take(&mut warm_up.errors.connect);
+        }
         self.under_way -= uncounted;
         self.tally.requests.scheduled = self.under_way;
         self.warm_up = Some(warm_up);
         self.phase = Phase::Window;
         let missing = std::mem::take(&mut self.missing);
         self.never_sent(missing);
-        if self.each {
-            // What was exchanged before is none of a connection's sequence.
-            self.recorder.sequences.iter_mut().for_each(|sequence| sequence.exchange_ns = 0);
-        }
         self.connections.unavailable_ns = 0;
         self.unusable_since = at;
     }
@@ -235,7 +238,7 @@ impl Ledger {
 
     /// A request that timed out so was one of those of a connection's sequence.
     pub(crate) fn missed(&mut self, place: usize) {
-        if let Some(sequence) = self.recorder.sequence(place) {
+        if let Some(sequence) = self.sequence_in_window(place) {
             sequence.failed_requests += 1;
         }
     }
@@ -311,17 +314,18 @@ impl Ledger {
             }
             self.recorder.ended(response, outcome);
         }
-        if let Some(sequence) = self.recorder.sequence(request.place) {
+        let is_success = !self.each || request.last;
+        if let Some(sequence) = self.sequence_in_window(request.place).filter(|_| request.counted) {
             if failed {
                 sequence.failed_requests += 1;
             } else {
                 sequence.completed += 1;
                 sequence.exchange_ns += came.saturating_sub(request.sent);
                 // Where requests are not counted by connection, one answered makes it a success.
-                sequence.success = !self.each || request.last;
+                sequence.success = is_success;
             }
-            self.log(request, answer.payload, came, response, outcome);
         }
+        self.log(request, answer.payload, came, response, outcome);
     }
 
     /// A request under way is lost.
@@ -345,10 +349,16 @@ impl Ledger {
             }
             self.recorder.lost(Some(cause));
         }
-        if let Some(sequence) = self.recorder.sequence(request.place) {
+        if let Some(sequence) = self.sequence_in_window(request.place).filter(|_| request.counted) {
             sequence.failed_requests += 1;
-            self.log(request, 0, now, age, Outcome::of(cause));
         }
+        self.log(request, 0, now, age, Outcome::of(cause));
+    }
+
+    /// What became of a connection so far, where that is wanted and the window is open: what ends
+    /// before or after it is no part of it.
+    fn sequence_in_window(&mut self, place: usize) -> Option<&mut Sequence> {
+        if self.phase == Phase::Window { self.recorder.sequence(place) } else { None }
     }
 
     fn note_end(&mut self, at: u64) {
@@ -369,9 +379,12 @@ impl Ledger {
 
     /// A connection's sequence is broken off.
     pub(crate) fn broken_off(&mut self, place: usize) {
-        if let Some(sequence) = self.recorder.sequence(place) {
+        let each = self.each;
+        if let Some(sequence) = self.sequence_in_window(place) {
             sequence.failed_sequences += 1;
-            sequence.exchange_ns = 0;
+            if each {
+                sequence.exchange_ns = 0;
+            }
         }
     }
 

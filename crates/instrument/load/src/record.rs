@@ -153,13 +153,13 @@ impl Second {
     }
 }
 
-/// What became of one connection. Its *sequence* is the requests that it has to complete in a row
-/// (`--each`).
+/// What became of one connection: of its requests in the window, and of its connects in the whole
+/// run. Its *sequence* is the requests that it has to complete in a row (`--each`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sequence {
     /// Its number.
     pub number: u32,
-    /// Whether its sequence was completed.
+    /// Whether its sequence was completed; without `--each`, whether a request was.
     pub success: bool,
     /// Connects that failed.
     pub failed_connects: u64,
@@ -171,7 +171,8 @@ pub struct Sequence {
     pub completed: u64,
     /// Connect call until usable, of the connection of the last sequence.
     pub connect_ns: u64,
-    /// Sum of the service times of the last sequence.
+    /// Sum of the service times of the completed requests; with `--each`, of those of the last
+    /// sequence.
     pub exchange_ns: u64,
 }
 
@@ -188,6 +189,8 @@ pub(crate) struct Recorder {
     now: u64,
     /// By the connection's place in the loop's share; empty where they are not wanted.
     pub(crate) sequences: Vec<Sequence>,
+    /// Requests that were logged, by the same place.
+    logged: Vec<u32>,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -195,10 +198,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 impl Recorder {
     pub(crate) fn new(records: &Records, unix_origin: u64, numbers: impl Iterator<Item = u32>) -> Recorder {
         let wanted = records.need_connections();
-        let sequences = numbers.filter(|_| wanted).map(|number| Sequence { number, ..Sequence::default() }).collect();
+        let sequences = numbers.filter(|_| wanted).map(|number| Sequence { number, ..Sequence::default() });
+        let sequences: Vec<Sequence> = sequences.collect();
+        let logged = vec![0; if records.requests.is_some() { sequences.len() } else { 0 }];
         let second = Second { began: unix_origin, ..Second::default() };
         let records = records.clone();
-        Recorder { records, unix_origin, batch: Vec::new(), second, since: 0, now: 0, sequences }
+        Recorder { records, unix_origin, batch: Vec::new(), second, since: 0, now: 0, sequences, logged }
     }
 
     /// The run's origin is this one from here on: the wall clock was read anew before requests
@@ -215,13 +220,13 @@ impl Recorder {
         wanted.then_some((self.second.number + 1) * SECOND_NS)
     }
 
-    /// Hands over what a second brought once it is past.
+    /// Hands over each second that is past. Where the loop had no CPU, several are: the first has
+    /// all that was counted, and the others are empty.
     pub(crate) fn pass(&mut self, now: u64, phase: Phase) {
         self.now = self.now.max(now);
-        if let Some(end) = self.next().filter(|end| *end <= now) {
+        while let Some(end) = self.next().filter(|end| *end <= now) {
             self.flush_requests();
-            self.flush_second(end, now / SECOND_NS, phase);
-            self.since = self.second.number * SECOND_NS;
+            self.flush_second(end, self.second.number + 1, phase);
         }
     }
 
@@ -279,12 +284,10 @@ impl Recorder {
 
     /// Logs a request of the connection in that place, whose instant is from the run's origin.
     pub(crate) fn log(&mut self, place: usize, row: Row) {
-        if self.records.requests.is_none() {
-            return;
-        }
-        let Some(sequence) = self.sequences.get(place) else { return };
-        let request = (sequence.completed + sequence.failed_requests) as u32;
-        self.batch.push(Row { at: self.unix_origin + row.at, connection: sequence.number, request, ..row });
+        let Some(request) = self.logged.get_mut(place) else { return };
+        *request += 1;
+        let (at, connection, request) = (self.unix_origin + row.at, self.sequences[place].number, *request);
+        self.batch.push(Row { at, connection, request, ..row });
         if self.batch.len() == BATCH {
             self.flush_requests();
         }

@@ -5,14 +5,16 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
+use plimsoll_measure::tally::Errors;
 use plimsoll_measure::units::{three_digits, write_duration};
+use plimsoll_sys::signal::Signal;
 
 use crate::config::{Config, Pace, StopCondition};
 use crate::protocol::Complaint;
 use crate::run::Outcome;
 use crate::shared::EPROTO;
 use crate::warnings::codes::{
-    BUSY, CLOSED, FEW_SAMPLES, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
+    BUSY, CLOSED, FEW_SAMPLES, INTERRUPTED, NOT_OFFERED, NOTHING_COMPLETED, REDIRECTS, SATURATED, UNAVAILABLE,
 };
 use crate::warnings::lateness::{
     LAG_SHARE_NOTICED, SAMPLES_BEYOND, allowed_lag, doubted_figures, late_stamps, lateness, name_search_for_ports,
@@ -65,7 +67,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     // One that comes after the window, while connections close or are kept up, cuts nothing short.
     let is_whole = matches!(config.stop_condition, StopCondition::Time(length) if outcome.elapsed >= length);
     let interrupted = outcome.interrupted.filter(|_| !is_whole);
-    summary.interrupted = interrupted.map(|signal| format!("{signal:?}").to_lowercase());
+    summary.interrupted = interrupted.map(signal_name);
     let cores = |cpu: Duration| {
         if summary.elapsed_s > 0.0 { cpu.as_secs_f64() / summary.elapsed_s } else { 0.0 }
     };
@@ -112,6 +114,11 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     ];
     summary.warnings = warnings.into_iter().flatten().chain(outcome.report.complaints.iter().map(complaint)).collect();
     summary
+}
+
+/// A signal as records name it.
+pub fn signal_name(signal: Signal) -> String {
+    format!("{signal:?}").to_lowercase()
 }
 
 /// CPUs that the generator's threads may be on.
@@ -214,9 +221,7 @@ fn shortfall(summary: &Summary, seconds: f64) -> Option<Warning> {
 
 /// Connections that were wanted and could not be used, so that less was asked of the server.
 fn unavailability(summary: &Summary) -> Option<Warning> {
-    let connections = summary.connections;
-    let lost = connections.reopened + connections.failed + summary.errors.connect > 0;
-    (lost && summary.available_ratio < AVAILABLE_NOTICED).then(|| {
+    (summary.has_lost_connections() && summary.available_ratio < AVAILABLE_NOTICED).then(|| {
         warning(
             UNAVAILABLE,
             format!(
@@ -233,8 +238,11 @@ fn unavailability(summary: &Summary) -> Option<Warning> {
 /// A server that ends connections after an answer or two, without saying so: a request sent
 /// meanwhile is lost.
 fn closing(summary: &Summary) -> Option<Warning> {
-    let (reopened, completed) = (summary.connections.reopened, summary.requests.completed);
-    let ended = summary.connections.ended_idle + summary.errors.closed + summary.errors.read;
+    // Connections are counted over the whole run.
+    let reopened = summary.connections.reopened;
+    let completed = summary.warm_up.requests.completed + summary.requests.completed;
+    let lost = |errors: &Errors| errors.closed + errors.read;
+    let ended = summary.connections.ended_idle + lost(&summary.warm_up.errors) + lost(&summary.errors);
     (reopened > summary.connections.established && 2 * ended.min(reopened) >= completed && completed > 0).then(|| {
         warning(
             CLOSED,
@@ -355,7 +363,7 @@ fn few_samples(summary: &Summary) -> Option<Warning> {
 fn interruption(summary: &Summary) -> Option<Warning> {
     let signal = summary.interrupted.as_ref()?;
     Some(warning(
-        "interrupted",
+        INTERRUPTED,
         format!(
             "the run was ended early ({signal}); the figures cover {} of it",
             write_duration(Duration::from_secs_f64(summary.elapsed_s))

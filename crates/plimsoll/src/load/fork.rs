@@ -4,6 +4,7 @@
 
 mod listening;
 mod memory;
+mod overlap;
 mod pipe;
 
 use std::fs::File;
@@ -26,6 +27,7 @@ use plimsoll_sys::signal::{Signal, Signals};
 use crate::event::Event;
 use crate::outcome::Environment;
 use listening::{Heard, listen};
+use overlap::up_at_once;
 use pipe::{ForkedGenerator, PipeObserver};
 
 /// A fork of this program takes less; a common start after all of them keeps the first from running
@@ -68,6 +70,11 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let mut summary = merge(&records, Windows::OfOneRun)?;
     add_own(&mut summary, &heard);
+    summary.connections.peak = up_at_once(&records, config.opening.reconnect);
+    if let Some(signal) = heard.interrupted.filter(|_| summary.interrupted.is_some()) {
+        // The processes themselves were sent another one.
+        summary.interrupted = Some(warnings::signal_name(signal));
+    }
     summary.warnings = once_each(&summary.warnings, records.len());
     warnings::together::judge_together(&mut summary, config);
     Ok(Forked { summary, interrupted: heard.interrupted })

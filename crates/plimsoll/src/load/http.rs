@@ -17,8 +17,8 @@ use crate::outcome::usage;
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// What to fetch: `http://HOST:PORT/PATH` or `https://...`. Several are fetched in turn, from
-    /// all addresses of a name.
+    /// What to fetch: `http://HOST:PORT/PATH` or `https://...`. Connections go to all servers, and
+    /// to all addresses of a name, in turn; each fetches the URLs of its own server in turn.
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     #[command(flatten)]

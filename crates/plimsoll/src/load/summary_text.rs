@@ -120,23 +120,25 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         ("reopened", connections.reopened),
         ("ended idle", connections.ended_idle),
         ("ended by unrequested bytes", connections.unrequested),
+        ("connects failed in the warm-up", summary.warm_up.errors.connect),
     ];
     let extra: Vec<String> = extra
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!(", {} {name}", grouped(*count)))
         .collect();
+    // No process knows when those of the others were up.
+    let bound = if summary.generator.engine == "fork" { "at least" } else { "at most" };
     writeln!(
         out,
-        "connections    {} of {} established, at most {} at once{}",
+        "connections    {} of {} established, {bound} {} at once{}",
         grouped(connections.established),
         grouped(connections.requested),
         grouped(connections.peak),
         extra.concat()
     )?;
     // A run so short that opening the connections took a part of it says nothing.
-    let lost = connections.reopened + connections.failed + errors.connect > 0;
-    if lost && summary.available_ratio < 1.0 {
+    if summary.has_lost_connections() && summary.available_ratio < 1.0 {
         writeln!(out, "available      connections could be used for {} of the time", percent(summary.available_ratio))?;
     }
     Ok(())

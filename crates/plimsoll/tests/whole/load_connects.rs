@@ -2,11 +2,11 @@
 //! its run.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::peer::{Run, command, delayed, load, outcome, refusing};
+use crate::support::peer::{Run, command, delayed, echo, load, outcome, refusing};
 
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
@@ -81,6 +81,26 @@ fn a_connection_that_is_given_up_is_unavailable_to_the_end_of_the_window() {
             }
         }
     });
+}
+
+#[test]
+fn connects_that_fail_in_a_warm_up_are_told_apart_from_others() {
+    let (echo, gone) = (echo(), refusing());
+    for engine in ENGINES {
+        for (warm_up, before, within) in [("", 0, 3), ("--warm-up 100ms", 3, 0)] {
+            // One connection is given up before the window opens: at its third attempt.
+            let run = load(echo, &format!("{gone} --engine {engine} -c 2 -d 200ms {warm_up}"));
+            assert_eq!(failures(&run), [within, 0, 1], "{engine} {warm_up}: {}", run.summary());
+            assert_eq!(run.count("warm_up.errors.connect"), before, "{engine} {warm_up}: {}", run.summary());
+            assert!(run.summary()["warnings"].to_string().contains("ECONNREFUSED"), "{engine}: {}", run.summary());
+        }
+    }
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let targets = [echo, gone].map(|target| target.to_string());
+    load.args(["load", "echo", "-c", "2", "-d", "200ms", "--warm-up", "100ms"]);
+    let output = load.args(targets).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(", 3 connects failed in the warm-up\n") && !text.contains("\nerrors "), "{text}");
 }
 
 #[test]

@@ -86,10 +86,30 @@ fn a_rate_of_which_a_refused_process_has_a_part_was_not_offered() {
 }
 
 #[test]
-fn an_interrupt_ends_every_process_and_keeps_what_they_have() {
-    let run = interrupted_once_open("-c 4 -d 1h");
-    assert_eq!((run.code, run.count("connections.requested")), (Some(143), 4));
-    assert!(run.warnings().contains(&"interrupted"));
+fn a_signal_ends_every_process_and_is_named_as_the_one_that_came() {
+    for (signal, code, name) in [("INT", 130, "interrupt"), ("TERM", 143, "terminate")] {
+        let run = signalled_once_open(signal, "-c 4 -d 1h");
+        assert_eq!((run.code, run.count("connections.requested")), (Some(code), 4), "{signal}");
+        let summary = run.summary();
+        assert_eq!(summary["interrupted"], name, "{summary}");
+        let warnings = summary["warnings"].as_array().expect("a list of warnings");
+        let said: Vec<_> = warnings.iter().filter(|warning| warning["code"] == "interrupted").collect();
+        assert_eq!(said.len(), 1, "{summary}");
+        assert!(said[0]["message"].to_string().contains(&format!("ended early ({name})")), "{summary}");
+    }
+}
+
+#[test]
+fn connections_that_were_up_one_after_the_other_were_not_up_at_once() {
+    let arguments = "--engine fork -c 3 --each 1 --connect-rate 5";
+    let run = load(echo(), &format!("{arguments} --limit connections.peak>=2"));
+    assert_eq!((run.told, run.count("connections.peak"), run.count("connections.established")), (Some(3), 1, 3));
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let load = load.args(["load", "echo", &echo().to_string()]).args(arguments.split(' '));
+    let text = String::from_utf8(load.output().expect("it runs").stdout).expect("text");
+    assert!(text.contains("3 of 3 established, at least 1 at once\n"), "{text}");
+    let together = fork(echo(), "-c 3 -d 1s");
+    assert_eq!(together.count("connections.peak"), 3, "{}", together.summary());
 }
 
 #[test]
@@ -116,7 +136,7 @@ fn the_window_of_a_run_of_which_a_process_was_killed_is_told_to_its_end() {
 fn processes_that_are_ended_before_they_begin_move_no_end_of_the_window() {
     let before = unix_s();
     // The second begins an hour after the first.
-    let run = interrupted_once_open("-c 2 -n 1M --connect-rate 0.0003");
+    let run = signalled_once_open("TERM", "-c 2 -n 1M --connect-rate 0.0003");
     assert_eq!((run.code, run.count("connections.requested")), (Some(143), 2));
     let [opened, elapsed] = ["window.opened_unix_s", "elapsed_s"].map(|name| run.figure(name));
     assert!(opened >= before && elapsed <= unix_s() - before, "{elapsed} s from {opened} on");
@@ -224,14 +244,14 @@ fn a_page_that_processes_share_counts_once_in_the_memory_of_all() {
     assert!(told <= 0.5 * 40.0 * shared, "{told}: {own} of their own, {shared} shared");
 }
 
-/// A run that is ended as soon as its window is open.
-fn interrupted_once_open(arguments: &str) -> Run {
+/// A run that is ended by this signal as soon as its window is open.
+fn signalled_once_open(signal: &str, arguments: &str) -> Run {
     let mut load = command("echo", &echo().to_string(), &format!("--engine fork {arguments}"));
     let mut child = load.spawn().expect("the binary runs");
     let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut lines = String::new();
     stdout.read_line(&mut lines).expect("the window opens");
-    let kill = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
     assert!(kill.expect("kill runs").success());
     stdout.read_to_string(&mut lines).expect("text");
     let mut output = child.wait_with_output().expect("it ends");

@@ -125,7 +125,9 @@ fn check(speaks: Speaks, engine: &str, injections: &[&[Injection]]) {
                 continue;
             }
             let causes = ["connect", "read", "write", "timeout", "mismatch", "closed", "status"];
-            let count = |cause: &str| run.count(&format!("errors.{cause}"));
+            // Connections may be opened in the warm-up.
+            let spans = ["errors", "warm_up.errors"];
+            let count = |cause: &str| spans.map(|span| run.count(&format!("{span}.{cause}"))).iter().sum::<u64>();
             let counted: Vec<&str> = causes.into_iter().filter(|cause| count(cause) > 0).collect();
             let (completed, failed) = (run.count("requests.completed"), run.count("requests.failed"));
             // Where each connection has a thread or a process of its own, each may meet the error.

@@ -3,9 +3,10 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::network::Scratch;
-use crate::support::peer::{answer, command, echo, load, outcome};
+use crate::support::peer::{answer, command, delayed, echo, load, outcome};
 
 #[test]
 fn every_completed_request_has_a_row_in_the_log() {
@@ -94,6 +95,22 @@ fn each_connection_has_a_result() {
         assert_eq!((result["connection"].as_i64(), result["completed"].as_u64()), (Some(number), Some(3)));
         assert_eq!(result["success"], true);
         assert!(result["establishment_time_us"].as_f64() > Some(0.0));
+    }
+}
+
+#[test]
+fn the_connections_have_completed_what_the_window_has() {
+    for engine in ["epoll", "uring", "threads"] {
+        for end in ["-d 300ms", "-n 40", "--each 10"] {
+            // Requests are under way at both ends of the window.
+            let slow = delayed(|_| Duration::from_millis(20));
+            let arguments = format!("{end} --warm-up 210ms -c 4 --engine {engine} --per-connection");
+            let run = load(slow, &arguments);
+            let results = run.lines.iter().filter(|line| line["event"] == "connection");
+            let completed: u64 = results.filter_map(|result| result["completed"].as_u64()).sum();
+            assert_eq!(completed, run.count("requests.completed"), "{engine} {end}: {}", run.summary());
+            assert!(run.count("warm_up.requests.completed") > 0, "{engine} {end}: {}", run.summary());
+        }
     }
 }
 

@@ -11,7 +11,18 @@ pub(super) const CLOSED: &str = "connections_closed";
 pub(super) const NOTHING_COMPLETED: &str = "nothing_completed";
 pub(super) const REDIRECTS: &str = "redirects";
 pub(super) const FEW_SAMPLES: &str = "few_samples";
+pub(super) const INTERRUPTED: &str = "interrupted";
 
 /// Warnings that follow from the figures of a record alone.
-pub(super) const FROM_FIGURES: [&str; 9] =
-    [LATE, LAG_ALLOWED, STAMPED_LATE, BUSY, UNAVAILABLE, CLOSED, NOTHING_COMPLETED, REDIRECTS, FEW_SAMPLES];
+pub(super) const FROM_FIGURES: [&str; 10] = [
+    LATE,
+    LAG_ALLOWED,
+    STAMPED_LATE,
+    BUSY,
+    UNAVAILABLE,
+    CLOSED,
+    NOTHING_COMPLETED,
+    REDIRECTS,
+    FEW_SAMPLES,
+    INTERRUPTED,
+];

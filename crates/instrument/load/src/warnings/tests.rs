@@ -365,11 +365,33 @@ fn an_outage_is_a_figure_of_its_own_and_no_limit_on_failures_hides_it() {
 }
 
 #[test]
+fn connects_that_failed_before_the_window_are_none_of_its_errors_and_explain_what_was_unavailable() {
+    let mut outcome = honest();
+    outcome.connections.count_failure(111);
+    outcome.warm_up.errors.connect = 1;
+    outcome.connections.unavailable_ns = 5 * WINDOW.as_nanos() as u64;
+    let summary = summarise(&closed(), &outcome);
+    assert_eq!((summary.errors.connect, summary.warm_up.errors.connect), (0, 1));
+    assert_eq!(judge(&closed(), &outcome), (true, codes(&["connections_unavailable"])));
+}
+
+#[test]
 fn a_server_that_ends_connections_after_an_answer_is_named() {
     let mut outcome = honest();
     outcome.connections.reopened = REQUESTS - 10;
     outcome.connections.ended_idle = REQUESTS - 10;
     assert_eq!(judge(&closed(), &outcome), (true, codes(&["connections_closed"])));
+}
+
+#[test]
+fn connections_that_ended_in_the_warm_up_are_held_against_the_answers_there() {
+    // One connection in a thousand answers ends, over a warm-up of ten windows.
+    let mut outcome = honest();
+    outcome.warm_up.requests.completed = 10 * REQUESTS;
+    outcome.warm_up.requests.scheduled = 10 * REQUESTS;
+    (outcome.window.requests.completed, outcome.window.requests.scheduled) = (100, 100);
+    (outcome.connections.reopened, outcome.connections.ended_idle) = (REQUESTS / 100, REQUESTS / 100);
+    assert_eq!(judge(&closed(), &outcome), (true, codes(&[])));
 }
 
 #[test]

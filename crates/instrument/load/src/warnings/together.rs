@@ -2,7 +2,10 @@
 
 use plimsoll_measure::summary::Summary;
 
-use super::{closing, crowding, few_samples, redirects, saturation, shortfall, silence, unavailability, usable_cpus};
+use super::{
+    closing, crowding, few_samples, interruption, redirects, saturation, shortfall, silence, unavailability,
+    usable_cpus,
+};
 use crate::config::{Config, Pace, StopCondition};
 use crate::warnings::codes::{FEW_SAMPLES, FROM_FIGURES, LATE, NOT_OFFERED, SATURATED, UNAVAILABLE};
 use crate::warnings::lateness::{allowed_lag, doubted_figures, late_stamps, lateness};
@@ -39,6 +42,7 @@ pub fn judge_together(summary: &mut Summary, config: &Config) {
         silence(summary),
         redirects(summary),
         few_samples(summary),
+        interruption(summary),
     ];
     summary.warnings.extend(anew.into_iter().flatten());
 }

@@ -110,3 +110,72 @@ fn each_second_has_the_errors_of_the_summary() {
     assert_eq!(errors, window.errors);
     assert_eq!((window.requests.failed, window.requests.timed_out), (3, 3));
 }
+
+#[test]
+fn seconds_in_which_the_generator_had_no_cpu_are_parts_without_a_request() {
+    let (seconds, received) = channel();
+    let records = Records { seconds: Some(seconds), ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    ledger.open(SECOND / 2, 0);
+    carry(&mut ledger, SECOND / 2, SECOND - 1);
+    // It has a CPU again in the fourth second, and once more only after the window.
+    ledger.record(3 * SECOND + 1);
+    carry(&mut ledger, 3 * SECOND + 1, 3 * SECOND + 2);
+    ledger.close(5 * SECOND + SECOND / 2, std::iter::empty());
+    ledger.finish();
+    let told: Vec<_> = received.iter().filter(|second| second.phase == Phase::Window).collect();
+    let counts: Vec<_> = told.iter().map(|second| (second.number, second.began, second.completed)).collect();
+    let expected = [(0, 1), (1, 0), (2, 0), (3, 1), (4, 0), (5, 0)];
+    assert_eq!(counts, expected.map(|(number, completed)| (number, number * SECOND, completed)));
+    let ends: Vec<_> = told.iter().map(|second| (second.from, second.to)).collect();
+    assert_eq!((ends[0].0, ends[5].1), (SECOND / 2, 5 * SECOND + SECOND / 2));
+    assert!(ends.windows(2).all(|pair| pair[0].1 == pair[1].0), "{ends:?}");
+}
+
+#[test]
+fn a_connections_requests_are_of_the_window_and_its_rows_are_numbered_over_the_run() {
+    let duration = StopCondition::Time(Duration::from_secs(1));
+    for (stop_condition, exchange_ns) in [(duration, 8), (StopCondition::Requests(9), 8), (StopCondition::Each(9), 3)] {
+        let (rows, received) = channel();
+        let records = Records { requests: Some(rows), connections: true, ..Records::default() };
+        let mut ledger = ledger(&Config { stop_condition, records, ..open() });
+        // Four requests end on the connection, and one has timed out before it was free.
+        let all_that_ends = |ledger: &mut Ledger, at: u64| {
+            carry(ledger, at, at + 5);
+            ledger.begun(at + 6);
+            ledger.answered(request(at + 6, at + 6), Answer { payload: 0, status: 500 }, at + 7, None);
+            ledger.begun(at + 8);
+            ledger.connection_lost(0, Some(request(at + 8, at + 8)), Cause::Read, at + 9);
+            ledger.missed(0);
+            carry(ledger, at + 10, at + 13);
+        };
+        ledger.connect_failed(0, 111);
+        all_that_ends(&mut ledger, 0);
+        ledger.begun(90);
+        ledger.open(100, 1);
+        ledger.answered(Request { counted: false, ..request(90, 90) }, ANSWER, 105, None);
+        all_that_ends(&mut ledger, 110);
+        ledger.close(200, std::iter::empty());
+        all_that_ends(&mut ledger, 210);
+        let books = ledger.finish();
+        let sequence = books.sequences[0];
+        assert_eq!((sequence.completed, books.window.requests.completed), (2, 2), "{stop_condition:?}");
+        assert_eq!((sequence.failed_requests, sequence.failed_sequences), (3, 1), "{stop_condition:?}");
+        assert_eq!((sequence.exchange_ns, sequence.failed_connects), (exchange_ns, 1), "{stop_condition:?}");
+        let numbers: Vec<_> = received.iter().flatten().map(|row| row.request).collect();
+        assert_eq!(numbers, (1..=13).collect::<Vec<_>>(), "{stop_condition:?}");
+    }
+}
+
+#[test]
+fn a_connection_without_an_answer_in_the_window_has_not_done_what_it_had_to() {
+    let records = Records { connections: true, ..Records::default() };
+    let mut ledger = ledger(&Config { records, ..closed() });
+    carry(&mut ledger, 10, 20);
+    ledger.open(100, 0);
+    ledger.close(200, std::iter::empty());
+    ledger.begun(150);
+    ledger.answered(request(150, 150), ANSWER, 210, None);
+    let sequence = ledger.finish().sequences[0];
+    assert_eq!((sequence.success, sequence.completed), (false, 0));
+}
