@@ -145,6 +145,36 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_number_is_written_with_three_digits() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.0625, "0.062"),
+            (0.25, "0.25"),
+            (0.9994, "0.999"),
+            (1.0, "1"),
+            (1.256, "1.26"),
+            (9.876, "9.88"),
+            (10.0, "10"),
+            (12.34, "12.3"),
+            (-12.34, "-12.3"),
+            (100.4, "100"),
+            (12345.6, "12346"),
+        ] {
+            assert_eq!(three_digits(number), text, "{number}");
+        }
+        let written = |nanoseconds| write_duration(Duration::from_nanos(nanoseconds));
+        assert_eq!([0, 10, 1_000, 999_000, 1_000_000].map(written), ["0", "0.01us", "1us", "999us", "1ms"]);
+        assert_eq!([59_900_000_000, 60_000_000_000, 7_200_000_000_000].map(written), ["59.9s", "1m", "2h"]);
+    }
+
+    #[test]
+    fn the_largest_values_are_read_and_larger_ones_refused() {
+        assert_eq!(duration("888888h").expect("a century"), Duration::from_secs(888_888 * 3600));
+        assert!(duration("888889h").is_err());
+        assert_eq!(size("3GiB").expect("a size"), 3 << 30);
+    }
+
+    #[test]
     fn each_unit_means_what_it_says() {
         for (text, nanoseconds) in [
             ("0", 0),

@@ -219,3 +219,97 @@ proptest! {
         prop_assert!((a.mean - b.mean).abs() <= 1e-9 * b.mean.abs() + 1e-9);
     }
 }
+
+/// What one record counts, each count another number.
+fn counted(from: u64) -> Summary {
+    let mut number = from;
+    let mut next = || {
+        number += 1;
+        number
+    };
+    let mut record = record(&tally(&[5_000, 6_000], &[7_000]));
+    record.seeds = vec![next()];
+    let errors = &mut record.errors;
+    for count in [&mut errors.connect, &mut errors.read, &mut errors.write, &mut errors.timeout] {
+        *count = next();
+    }
+    record.warm_up.errors.status = next();
+    record.warm_up.requests.scheduled = next();
+    record.warm_up.requests.failed = record.warm_up.requests.scheduled;
+    (record.bytes_sent, record.bytes_received, record.redirects) = (next(), next(), next());
+    record.tls_handshakes = Some(crate::summary::Handshakes { full: next(), resumed: next() });
+    let connections = &mut record.connections;
+    connections.requested = next();
+    connections.established = next();
+    connections.peak = next();
+    connections.failed = next();
+    connections.reopened = next();
+    connections.ended_idle = next();
+    connections.unrequested = next();
+    let generator = &mut record.generator;
+    (generator.threads, generator.tables, generator.memory_bytes) = (next(), next(), next());
+    record
+}
+
+#[test]
+fn every_count_of_the_whole_is_the_sum_of_its_parts() {
+    let (one, other) = (counted(0), counted(1000));
+    let all = merge(&[one.clone(), other.clone()], Windows::Together).expect("they fit");
+    let counts: &[fn(&Summary) -> u64] = &[
+        |record| record.requests.scheduled,
+        |record| record.requests.completed,
+        |record| record.errors.connect,
+        |record| record.errors.read,
+        |record| record.errors.write,
+        |record| record.errors.timeout,
+        |record| record.warm_up.errors.status,
+        |record| record.warm_up.requests.failed,
+        |record| record.bytes_sent,
+        |record| record.bytes_received,
+        |record| record.redirects,
+        |record| record.statuses["302"],
+        |record| record.tls_handshakes.map_or(0, |handshakes| handshakes.full),
+        |record| record.tls_handshakes.map_or(0, |handshakes| handshakes.resumed),
+        |record| record.connections.requested,
+        |record| record.connections.established,
+        |record| record.connections.peak,
+        |record| record.connections.failed,
+        |record| record.connections.reopened,
+        |record| record.connections.ended_idle,
+        |record| record.connections.unrequested,
+        |record| record.generator.threads,
+        |record| record.generator.tables,
+        |record| record.generator.memory_bytes,
+    ];
+    for (place, count) in counts.iter().enumerate() {
+        assert!(count(&one) > 0, "{place}");
+        assert_eq!(count(&all), count(&one) + count(&other), "{place}");
+    }
+    assert_eq!((all.seeds, all.valid, all.schema_version), (vec![1, 1001], true, SCHEMA_VERSION));
+}
+
+#[test]
+fn a_rate_of_the_whole_is_of_each_part_for_as_long_as_it_measured() {
+    // One has measured for the first 10 s, the other from the fifth second to the twentieth.
+    let mut records =
+        [record_of(&tally(&[5_000], &[]), 100.0, WINDOW), record_of(&tally(&[], &[]), 105.0, Duration::from_secs(15))];
+    for (record, rate) in records.iter_mut().zip([100.0, 1000.0]) {
+        (record.offered_rate, record.completed_rate, record.goodput_bits_per_s) = (rate, 2.0 * rate, 3.0 * rate);
+        (record.generator.cpu_cores, record.generator.polling_cpu_cores) = (4.0 * rate, Some(5.0 * rate));
+        (record.generator.run_queue_wait_ratio, record.generator.busiest_thread_cpu_cores) = (rate, 6.0 * rate);
+    }
+    let all = merge(&records, Windows::Together).expect("they overlap");
+    let mean = 0.5 * 100.0 + 0.75 * 1000.0;
+    assert_eq!((all.offered_rate, all.completed_rate, all.goodput_bits_per_s), (mean, 2.0 * mean, 3.0 * mean));
+    let generator = &all.generator;
+    assert_eq!((generator.cpu_cores, generator.polling_cpu_cores), (4.0 * mean, Some(5.0 * mean)));
+    assert_eq!((generator.run_queue_wait_ratio, generator.busiest_thread_cpu_cores), (1000.0, 6000.0));
+    // One request in 20 s.
+    assert_eq!(generator.cpu_us_per_request, 4.0 * mean * 20.0 * 1e6);
+    let apart: Vec<&Warning> = all.warnings.iter().filter(|warning| warning.code == "windows_apart").collect();
+    assert!(apart[0].message.contains("5.000 s of 20.000 s"), "{apart:?}");
+    records[1].warnings.push(Warning { code: "x".to_owned(), message: "late".to_owned(), remedy: String::new() });
+    let all = merge(&records, Windows::OfOneRun).expect("they are of one run");
+    assert_eq!(all.warnings.len(), 1, "of processes of one run it is none that they began apart");
+    assert_eq!((&all.warnings[0].code[..], &all.warnings[0].message[..]), ("x", "generator 2: late"));
+}
