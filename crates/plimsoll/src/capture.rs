@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::Output;
 use crate::event::Event;
-use crate::outcome::{Environment, Usage};
+use crate::outcome::{Environment, Usage, usage};
+use crate::printer::Printer;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -50,21 +51,32 @@ pub(crate) struct Arguments {
 /// 14 of Ethernet, 4 of a VLAN, 40 of IPv6 and at most 60 of TCP make 118.
 const SNAP_BYTES: u32 = 128;
 
+/// The same without the options of TCP, which no figure needs.
+const SNAP_BYTES_MIN: u64 = 78;
+
 /// The longest packet there is, with its link header.
 const SNAP_BYTES_MAX: u64 = 262_144;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.interval < Duration::from_millis(1) {
-        return Err(anyhow!(Usage("--interval is less than a millisecond; write 1ms or more".to_owned())));
+        return usage("--interval is less than a millisecond; write 1ms or more");
     }
-    let Outcome { summary, failure } = match (&arguments.read, &arguments.interface) {
-        (Some(path), _) => read(path, arguments.interval)?,
-        (None, Some(interface)) => capture(arguments, interface)?,
+    let (Outcome { summary, failure }, printer) = match (&arguments.read, &arguments.interface) {
+        (Some(path), _) => (read(path, arguments.interval)?, None),
+        (None, Some(interface)) => {
+            let (outcome, printer) = capture(arguments, interface)?;
+            (outcome, Some(printer))
+        }
         (None, None) => unreachable!("clap asks for one of them"),
     };
     let error = failure.as_ref().map(ToString::to_string);
     let reported = ReportedSummary { summary: &summary, error };
-    let printed = arguments.output.print_outcome(&Event::summary(&reported), || sentence(&summary, failure.is_some()));
+    let (event, is_live) = (Event::summary(&reported), printer.is_some());
+    let sentence = || sentence(&summary, failure.is_some(), is_live);
+    let printed = match printer {
+        Some(printer) => printer.print_outcome(&event, sentence),
+        None => arguments.output.print_outcome(&event, sentence),
+    };
     match failure {
         Some(error) => Err(error),
         None => printed.map(|()| ExitCode::SUCCESS),
@@ -73,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn read(path: &Path, interval: Duration) -> anyhow::Result<Outcome<anyhow::Error>> {
     let say = |error: FileError| match error {
-        FileError::BrokenOff { .. } => anyhow!("`{}`: {error}", path.display()),
+        FileError::CutShort { .. } => anyhow!("`{}`: {error}", path.display()),
         error => anyhow!("cannot read `{}`: {error}", path.display()),
     };
     match file::summarise(path, interval) {
@@ -85,16 +97,20 @@ fn read(path: &Path, interval: Duration) -> anyhow::Result<Outcome<anyhow::Error
     }
 }
 
-fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Outcome<anyhow::Error>> {
+/// Captures until the end; returns what the summary is to be printed with.
+fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<(Outcome<anyhow::Error>, Printer)> {
+    if arguments.write.as_deref() == Some(Path::new("-")) {
+        return usage("--write does not write to standard output, which has the figures; name a file, or a FIFO");
+    }
     let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate]).context("cannot take signals")?;
     let snap = match arguments.snap {
         None => SNAP_BYTES,
-        Some(bytes @ 64..=SNAP_BYTES_MAX) => bytes as u32,
+        Some(bytes @ SNAP_BYTES_MIN..=SNAP_BYTES_MAX) => bytes as u32,
         Some(_) => {
-            let why = format!(
-                "--snap is out of range; write 64 (the least that holds TCP's header) to {SNAP_BYTES_MAX} bytes"
-            );
-            return Err(anyhow!(Usage(why)));
+            return usage(format!(
+                "--snap is out of range; write {SNAP_BYTES_MIN} (the headers of Ethernet, a VLAN, IPv6 and TCP \
+                 without options) to {SNAP_BYTES_MAX} bytes"
+            ));
         }
     };
     let config = Config {
@@ -104,13 +120,13 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Outcome<any
         interval: arguments.interval,
         duration: arguments.duration,
     };
-    let output = arguments.output;
     let capture = Capture::open(config, &signals).map_err(to_cli_error)?;
+    let printer = Printer::start(arguments.output)?;
     let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
-    output.print(&ready, || format!("capturing on {interface}"));
+    printer.print(&ready, || format!("capturing on {interface}"));
     let Outcome { summary, failure } = capture.run(|number, interval| {
         let from_s = number as f64 * arguments.interval.as_secs_f64();
-        output.print(&Event::new("interval", &Passed { from_s, interval }), || {
+        printer.offer(&Event::new("interval", &Passed { from_s, interval }), || {
             format!(
                 "{} s: {} packets, {} bytes, {} SYN, {} FIN, {} RST, {} retransmissions",
                 units::three_digits(from_s),
@@ -121,9 +137,9 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<Outcome<any
                 interval.flags.rst,
                 interval.faults.retransmissions
             )
-        });
+        })
     });
-    Ok(Outcome { summary, failure: failure.map(|error| anyhow!(error)) })
+    Ok((Outcome { summary, failure: failure.map(|error| anyhow!(error)) }, printer))
 }
 
 fn to_cli_error(error: CaptureError) -> anyhow::Error {
@@ -155,12 +171,13 @@ struct ReportedSummary<'a> {
     error: Option<String>,
 }
 
-fn sentence(summary: &Summary, is_broken_off: bool) -> String {
+fn sentence(summary: &Summary, is_broken_off: bool, is_live: bool) -> String {
     let tcp = summary.tcp;
     let drops =
         summary.kernel_drops.map_or("drops unknown".to_owned(), |count| format!("{count} dropped by the kernel"));
     let left_out: String = [
-        (summary.unreadable, "with unreadable TCP headers (raise --snap)"),
+        (summary.cut_off, if is_live { "with TCP headers cut off (raise --snap)" } else { "with TCP headers cut off" }),
+        (summary.unreadable - summary.cut_off, "of TCP in fragments or malformed"),
         (summary.untimed, "without a time, and so in no interval and not judged"),
         (summary.after_intervals, "after the last interval that is kept (raise --interval)"),
         (tcp.unjudged, "of more open connections than are kept, and so not judged"),

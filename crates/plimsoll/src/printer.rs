@@ -53,9 +53,13 @@ impl Printer {
 
     /// As [`Output::print`]: an interim record, or sentence unless all is to be quiet.
     pub(crate) fn print(&self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
-        if self.output.json || !self.output.quiet {
-            self.print_result(record, sentence);
-        }
+        let _ = self.offer(record, sentence);
+    }
+
+    /// The same; returns whether there was room for it.
+    pub(crate) fn offer(&self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> bool {
+        let is_wanted = self.output.json || !self.output.quiet;
+        !is_wanted || self.lines.try_send(self.output.line(record, sentence)).is_ok()
     }
 
     /// As [`Output::print_result`].

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket, TcpHeader, TcpHeaderSlice};
 
 /// What the headers of a TCP segment say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,15 @@ pub enum Content {
     Tcp(Segment),
     /// Not TCP.
     Other,
-    /// TCP, but cut short before the end of its header, malformed, or the first of several
-    /// fragments.
+    /// TCP, but cut short within the 20 bytes that every header has.
+    CutOff,
+    /// TCP, but malformed, or the first of several fragments.
     Unreadable,
 }
+
+/// The byte of a TCP header whose high half is the header's length in words (RFC 9293, section
+/// 3.1).
+const DATA_OFFSET: usize = 12;
 
 /// Reads the headers of a frame of `length` bytes, of which `bytes` were captured.
 pub fn read(bytes: &[u8], length: u32) -> Content {
@@ -72,21 +77,29 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
         }
         _ => return Content::Other,
     };
-    let tcp = match &packet.transport {
-        Some(TransportSlice::Tcp(tcp)) => tcp,
-        Some(_) => return Content::Other,
-        None => return unread(&packet),
-    };
-    let payload_start = offset(bytes, tcp.slice()) + tcp.header_slice().len();
+    let Some(ip) = packet.ip_payload().filter(|ip| ip.ip_number == IpNumber::TCP) else { return Content::Other };
+    if ip.fragmented {
+        return if is_behind_first_fragment(&packet) { Content::Other } else { Content::Unreadable };
+    }
     // A header may state more than the frame has: the rest did not pass.
-    let Some(payload) = ip_end.min(length as usize).checked_sub(payload_start) else { return Content::Unreadable };
+    let (start, end) = (offset(bytes, ip.payload), ip_end.min(length as usize));
+    let Some(mut header) = ip.payload.first_chunk::<{ TcpHeader::MIN_LEN }>().copied() else {
+        return if start + TcpHeader::MIN_LEN <= end { Content::CutOff } else { Content::Unreadable };
+    };
+    let header_length = usize::from(header[DATA_OFFSET] >> 4) * 4;
+    if header_length < TcpHeader::MIN_LEN || start + header_length > end {
+        return Content::Unreadable;
+    }
+    // No figure needs the options, which may be cut off: the header is read as one without.
+    header[DATA_OFFSET] = (TcpHeader::MIN_LEN as u8 / 4) << 4;
+    let tcp = TcpHeaderSlice::from_slice(&header).expect("20 bytes hold a header without options");
     Content::Tcp(Segment {
         from: SocketAddr::new(from, tcp.source_port()),
         to: SocketAddr::new(to, tcp.destination_port()),
         sequence: tcp.sequence_number(),
         acknowledgement: tcp.acknowledgment_number(),
         window: tcp.window_size(),
-        length: payload as u32,
+        length: (end - start - header_length) as u32,
         syn: tcp.syn(),
         ack: tcp.ack(),
         fin: tcp.fin(),
@@ -98,22 +111,16 @@ pub fn read(bytes: &[u8], length: u32) -> Content {
     })
 }
 
-/// Whether a packet without a readable transport header should have had one of TCP. A fragment but
-/// the first has none.
-fn unread(packet: &LaxSlicedPacket<'_>) -> Content {
-    let Some(payload) = packet.ip_payload().filter(|payload| payload.ip_number == IpNumber::TCP) else {
-        return Content::Other;
-    };
-    let is_behind_first = payload.fragmented
-        && match &packet.net {
-            Some(LaxNetSlice::Ipv4(ip)) => ip.header().fragments_offset().value() > 0,
-            Some(LaxNetSlice::Ipv6(ip)) => ip.extensions().clone().into_iter().any(|extension| match extension {
-                Ipv6ExtensionSlice::Fragment(header) => header.fragment_offset().value() > 0,
-                _ => false,
-            }),
+/// Whether a fragment is not the first of its packet, and so has no TCP header.
+fn is_behind_first_fragment(packet: &LaxSlicedPacket<'_>) -> bool {
+    match &packet.net {
+        Some(LaxNetSlice::Ipv4(ip)) => ip.header().fragments_offset().value() > 0,
+        Some(LaxNetSlice::Ipv6(ip)) => ip.extensions().clone().into_iter().any(|extension| match extension {
+            Ipv6ExtensionSlice::Fragment(header) => header.fragment_offset().value() > 0,
             _ => false,
-        };
-    if is_behind_first { Content::Other } else { Content::Unreadable }
+        }),
+        _ => false,
+    }
 }
 
 /// Where a part of `bytes` begins in it.
@@ -123,15 +130,19 @@ fn offset(bytes: &[u8], part: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use etherparse::PacketBuilder;
+    use etherparse::{PacketBuilder, TcpOptionElement};
     use proptest::prelude::*;
 
     use super::*;
 
     fn frame(v6: bool, payload: &[u8]) -> Vec<u8> {
+        frame_with(v6, &[], payload)
+    }
+
+    fn frame_with(v6: bool, options: &[TcpOptionElement], payload: &[u8]) -> Vec<u8> {
         let link = PacketBuilder::ethernet2([2; 6], [4; 6]);
         let ip = if v6 { link.ipv6([1; 16], [2; 16], 64) } else { link.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64) };
-        let tcp = ip.tcp(4000, 80, 7, 512).ack(9).psh();
+        let tcp = ip.tcp(4000, 80, 7, 512).ack(9).psh().options(options).expect("they fit");
         let mut bytes = Vec::new();
         tcp.write(&mut bytes, payload).expect("a vector can be written to");
         bytes
@@ -147,11 +158,39 @@ mod tests {
                 assert_eq!((segment.length, segment.sequence, segment.acknowledgement), (1000, 7, 9));
                 assert!(segment.ack && !segment.syn && !segment.fin && !segment.rst);
             }
-            assert_eq!(read(&whole[..headers - 1], whole.len() as u32), Content::Unreadable);
+            assert_eq!(read(&whole[..headers - 1], whole.len() as u32), Content::CutOff);
             let mut padded = frame(v6, &[]);
             padded.resize(80, 0);
             let Content::Tcp(segment) = read(&padded, 80) else { panic!("a padded segment") };
             assert_eq!(segment.length, 0);
+        }
+    }
+
+    #[test]
+    fn options_of_tcp_may_be_cut_off() {
+        for v6 in [false, true] {
+            let whole = frame_with(v6, &[TcpOptionElement::Timestamp(1, 2), TcpOptionElement::Noop], &[0; 1000]);
+            let (length, fixed_end) = (whole.len() as u32, if v6 { 74 } else { 54 });
+            let Content::Tcp(segment) = read(&whole, length) else { panic!("a segment") };
+            assert_eq!((segment.length, segment.sequence, segment.psh), (1000, 7, true));
+            for kept in fixed_end..whole.len() {
+                assert_eq!(read(&whole[..kept], length), Content::Tcp(segment), "{kept} bytes");
+            }
+            assert_eq!(read(&whole[..fixed_end - 1], length), Content::CutOff);
+        }
+    }
+
+    #[test]
+    fn a_header_that_its_frame_has_no_room_for_is_malformed_however_much_was_kept() {
+        for v6 in [false, true] {
+            let mut bytes = frame(v6, &[]);
+            let length = bytes.len() as u32;
+            let offset = bytes.len() - 20 + 12;
+            for words in [0, 4, 6, 15] {
+                bytes[offset] = words << 4;
+                assert_eq!(read(&bytes, length), Content::Unreadable, "{words} words");
+            }
+            assert_eq!(read(&bytes[..bytes.len() - 1], length - 1), Content::Unreadable, "a frame too short");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_sys::epoll::{Epoll, Trigger};
@@ -80,6 +81,12 @@ const LAG: Duration = Duration::from_millis(100);
 /// flood cannot keep the capture from ending.
 const BLOCKS_A_TURN: usize = 64;
 
+/// When to report again what could not be reported.
+const REPORT_AGAIN: Duration = Duration::from_millis(5);
+
+/// For how long that is tried at the end.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 const PACKETS: u64 = 0;
 const SIGNALS: u64 = 1;
 
@@ -123,8 +130,9 @@ impl<'a> Capture<'a> {
     }
 
     /// Captures until the time is over, a signal comes, or it fails, which leaves what was counted
-    /// until then. `report` is called with each interval that is over, by its number.
-    pub fn run(mut self, mut report: impl FnMut(usize, Interval)) -> Outcome<CaptureError> {
+    /// until then. `report` is called with each interval that is over, by its number. Where it
+    /// returns false, it is called with the same interval again.
+    pub fn run(mut self, mut report: impl FnMut(usize, Interval) -> bool) -> Outcome<CaptureError> {
         let mut reported = 0;
         let ended = match self.follow(&mut reported, &mut report) {
             Ok(()) => self.take_rest(),
@@ -132,8 +140,9 @@ impl<'a> Capture<'a> {
             Err(gone @ CaptureError::Interface { .. }) => self.take_rest().and(Err(gone)),
             Err(failure) => Err(failure),
         };
-        for (number, interval) in self.sink.statistics.intervals().iter().enumerate().skip(reported) {
-            report(number, *interval);
+        let deadline = Instant::now() + PATIENCE;
+        while !report_all(self.sink.statistics.intervals(), &mut reported, &mut report) && Instant::now() < deadline {
+            thread::sleep(REPORT_AGAIN);
         }
         let failure = ended.and_then(|at| self.finish_file(at)).err();
         // If they cannot be read they are unknown.
@@ -141,23 +150,27 @@ impl<'a> Capture<'a> {
         Outcome { summary: self.sink.statistics.summary(drops), failure }
     }
 
-    fn follow(&mut self, reported: &mut usize, report: &mut impl FnMut(usize, Interval)) -> Result<(), CaptureError> {
+    fn follow(
+        &mut self,
+        reported: &mut usize,
+        report: &mut impl FnMut(usize, Interval) -> bool,
+    ) -> Result<(), CaptureError> {
         let end = self.config.duration.map(|duration| Instant::now() + duration);
-        let mut is_over = false;
+        let (mut is_over, mut all_reported) = (false, true);
         while !is_over {
             let now = Instant::now();
-            let timeout = end.map(|end| end.saturating_duration_since(now));
-            is_over = timeout.is_some_and(|timeout| timeout.is_zero());
+            let left = end.map(|end| end.saturating_duration_since(now));
+            is_over = left.is_some_and(|left| left.is_zero());
             if !is_over {
+                let report_again = (!all_reported).then_some(REPORT_AGAIN);
+                let timeout = left.into_iter().chain(report_again).min();
                 // Any signal that is taken asks to end.
                 is_over = self.epoll.wait(timeout)?.any(|ready| ready.key == SIGNALS) && self.signals.next().is_some();
             }
             self.take()?;
+            // The last may still grow.
             let intervals = self.sink.statistics.intervals();
-            while *reported + 1 < intervals.len() {
-                report(*reported, intervals[*reported]);
-                *reported += 1;
-            }
+            all_reported = report_all(&intervals[..intervals.len().saturating_sub(1)], reported, report);
         }
         Ok(())
     }
@@ -203,6 +216,16 @@ impl<'a> Capture<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Reports intervals, from this number on, while that is possible. Whether all were.
+fn report_all(intervals: &[Interval], reported: &mut usize, report: &mut impl FnMut(usize, Interval) -> bool) -> bool {
+    while let Some(interval) = intervals.get(*reported)
+        && report(*reported, *interval)
+    {
+        *reported += 1;
+    }
+    *reported >= intervals.len()
 }
 
 impl PacketSink {

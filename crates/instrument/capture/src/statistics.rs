@@ -79,9 +79,11 @@ pub struct Summary {
     /// Packets that the kernel dropped because they were not taken in time; `None` where a file
     /// does not say.
     pub kernel_drops: Option<u64>,
-    /// TCP packets whose headers were cut off or malformed; they count in the totals, and in
-    /// nothing of TCP.
+    /// TCP packets whose headers were cut off or malformed, and those in fragments; they count in
+    /// the totals, and in nothing of TCP.
     pub unreadable: u64,
+    /// Those of them whose headers a snap length cut off.
+    pub cut_off: u64,
     /// Packets that a file has without a time; they count in the totals, and in no interval and
     /// nothing of TCP.
     pub untimed: u64,
@@ -124,6 +126,7 @@ pub struct Statistics {
     bytes: u64,
     intervals: Vec<Interval>,
     unreadable: u64,
+    cut_off: u64,
     untimed: u64,
     after_intervals: u64,
     flags: Flags,
@@ -142,6 +145,7 @@ impl Statistics {
             bytes: 0,
             intervals: Vec::new(),
             unreadable: 0,
+            cut_off: 0,
             untimed: 0,
             after_intervals: 0,
             flags: Flags::default(),
@@ -149,7 +153,8 @@ impl Statistics {
         }
     }
 
-    /// Adds a packet of `length` bytes, of which `bytes` were captured, seen at `time` since 1970.
+    /// Adds a packet of `length` bytes, of which `bytes` were captured, seen at `time` since an
+    /// instant that is the same for all.
     pub fn packet(&mut self, time: Duration, bytes: &[u8], length: u32) {
         let mut new = Interval { packets: 1, bytes: u64::from(length), ..Interval::default() };
         match headers::read(bytes, length) {
@@ -158,6 +163,10 @@ impl Statistics {
                 new.flags = Flags::of(&segment);
                 self.flags += new.flags;
                 (new.faults, new.new_endpoints) = (judgement.faults, judgement.new_endpoints);
+            }
+            Content::CutOff => {
+                self.cut_off += 1;
+                self.unreadable += 1;
             }
             Content::Unreadable => self.unreadable += 1,
             Content::Other => {}
@@ -196,6 +205,7 @@ impl Statistics {
             bytes: self.bytes,
             kernel_drops,
             unreadable: self.unreadable,
+            cut_off: self.cut_off,
             untimed: self.untimed,
             after_intervals: self.after_intervals,
             elapsed_s: self.latest.saturating_sub(self.earliest).as_secs_f64(),
@@ -258,6 +268,20 @@ mod tests {
         );
         let summary = statistics.summary(None);
         assert_eq!((summary.packets, summary.after_intervals), (4, 2));
+    }
+
+    #[test]
+    fn a_header_that_was_cut_off_is_told_apart_from_one_that_is_malformed() {
+        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+        let mut bytes = Vec::new();
+        ip.tcp(4000, 80, 7, 512).write(&mut bytes, b"data").expect("a vector can be written to");
+        let mut statistics = Statistics::new(Duration::from_secs(1));
+        statistics.packet(Duration::ZERO, &bytes[..40], bytes.len() as u32);
+        // The length of the TCP header.
+        bytes[46] = 0;
+        statistics.packet(Duration::ZERO, &bytes, bytes.len() as u32);
+        let summary = statistics.summary(None);
+        assert_eq!((summary.packets, summary.unreadable, summary.cut_off), (2, 2, 1));
     }
 
     #[test]

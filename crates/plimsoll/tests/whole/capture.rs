@@ -1,8 +1,12 @@
 //! Captures of an interface, and their agreement with Wireshark's own analysis. Live ones need
 //! root.
 
+mod files;
+
 use std::collections::HashMap;
+use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::skip_without_namespaces;
 use crate::support::network::{Namespace, PLIMSOLL, Pair, Running, Scratch, run};
@@ -44,7 +48,8 @@ fn mistakes_are_told_with_their_exit_code() {
         (&["-r", "/nowhere.pcapng"][..], 2, "cannot read `/nowhere.pcapng`"),
         (&["-r", text.path()], 1, "not a pcapng file"),
         (&["-i", "no-such-device"], 5, "cannot capture on `no-such-device`"),
-        (&["-i", "lo", "--snap", "10"], 2, "--snap is out of range"),
+        (&["-i", "lo", "--snap", "77"], 2, "--snap is out of range; write 78 "),
+        (&["-i", "lo", "-w", "-"], 2, "--write does not write to standard output"),
         (&["-i", "lo", "--interval", "0"], 2, "--interval is less than a millisecond"),
         (&[], 2, "--interface"),
         (&["-r", text.path(), "-i", "lo"], 2, "cannot be used with"),
@@ -143,10 +148,86 @@ fn a_capture_whose_interface_goes_away_has_all_until_then_and_its_file_is_not_ta
     assert_eq!(intervals.iter().filter_map(|each| each["packets"].as_u64()).sum::<u64>(), 20, "{summary}");
     let again = Command::new(PLIMSOLL).args(["capture", "-r", file.path(), "--json"]).output().expect("it starts");
     let (again, error) = failed(&again);
-    assert!(error.contains("it is not whole") && error.contains("20 packets"), "{error}");
+    assert!(error.contains("it is cut short") && error.contains("20 packets"), "{error}");
     assert_eq!((&again["packets"], &again["kernel_drops"]), (&20.into(), &Value::Null), "{again}");
     let sentence = Command::new(PLIMSOLL).args(["capture", "-r", file.path()]).output().expect("it starts");
     assert!(String::from_utf8_lossy(&sentence.stdout).starts_with("until it failed, 20 packets"), "{sentence:?}");
+}
+
+#[test]
+fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    let file = Scratch::new(".pcapng");
+    let (_reader, mut writer) = std::io::pipe().expect("a pipe");
+    let mut command = host.command(PLIMSOLL);
+    command.args(["capture", "-i", "lo", "-w", file.path(), "--interval", "1ms", "--json"]);
+    command.stdout(writer.try_clone().expect("a descriptor")).stderr(Stdio::piped());
+    // The pipe is full before the capture has anything to print.
+    std::thread::spawn(move || writer.write_all(&[b'x'; 1 << 20]));
+    let mut child = command.spawn().expect("it starts");
+    drop(command);
+    let patience = Duration::from_secs(20);
+    let started = Instant::now();
+    while !file.0.exists() {
+        assert!(started.elapsed() < patience, "no capture began");
+    }
+    send_datagrams(&host, 20);
+    run("kill", &["-TERM", &child.id().to_string()]);
+    let signalled = Instant::now();
+    while child.try_wait().expect("it can be waited for").is_none() {
+        if signalled.elapsed() > patience {
+            child.kill().expect("it runs");
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().expect("it has ended");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("its reader has read nothing for 2s"), "{error}");
+    let summary = read(file.path(), &[]);
+    assert_eq!((&summary["packets"], &summary["kernel_drops"]), (&20.into(), &0.into()), "{summary}");
+}
+
+#[test]
+fn every_interval_reaches_a_reader_who_reads() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    let mut command = host.command(PLIMSOLL);
+    let capture = Running::start(command.args(["capture", "-i", "lo", "--interval", "1ms", "--json"]));
+    // All intervals of the pause are over at once, as its end is the next packet.
+    let send = "import socket, time\n\
+                receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind((\"127.0.0.1\", 0))\n\
+                for pause in (0, 5): time.sleep(pause); receiver.sendto(b\"x\", receiver.getsockname())";
+    host.output("python3", &["-c", send]);
+    run("kill", &["-TERM", &capture.child.id().to_string()]);
+    let output = String::from_utf8(capture.output().stdout).expect("text");
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
+    let (summary, reported) = lines.split_last().expect("a summary");
+    let intervals = summary["interval"].as_array().expect("intervals");
+    assert!(intervals.len() > 5000 && reported.len() == intervals.len(), "{} of {}", reported.len(), intervals.len());
+    assert!(reported.iter().zip(intervals).all(|(line, interval)| line["packets"] == interval["packets"]));
+}
+
+#[test]
+fn the_least_snap_length_holds_all_that_the_figures_need() {
+    skip_without_namespaces!();
+    let host = Namespace::new();
+    let file = Scratch::new(".pcapng");
+    let mut command = host.command(PLIMSOLL);
+    let capture = ["capture", "-i", "lo", "-w", file.path(), "--snap", "78", "--json"];
+    let capture = Running::start(command.args(capture));
+    let talk = "import socket\n\
+                for family, address in (socket.AF_INET, \"127.0.0.1\"), (socket.AF_INET6, \"::1\"):\n    \
+                    server = socket.socket(family); server.bind((address, 0)); server.listen()\n    \
+                    client = socket.create_connection(server.getsockname()[:2]); client.sendall(bytes(1000))\n    \
+                    peer = server.accept()[0]; peer.recv(1000, socket.MSG_WAITALL); client.close(); peer.close()";
+    host.output("python3", &["-c", talk]);
+    let summary = capture.stop();
+    assert_eq!((&summary["unreadable"], &summary["cut_off"]), (&0.into(), &0.into()), "{summary}");
+    assert_eq!((&summary["endpoints"], &summary["flags"]["syn"]), (&4.into(), &4.into()), "{summary}");
+    assert_eq!(read(file.path(), &[]), summary);
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub(super) enum Received {
     /// stream, may lie behind it.
     HandshakeDone { more: bool },
     /// An answer is complete. `after` says what it leaves of the connection, `ended` that this is
-    /// about to be lost, and `more` that bytes may lie behind the answer. `at` is when its last byte
-    /// came, since 1970, where the kernel noted it.
+    /// about to be lost, and `more` that bytes may lie behind the answer. `at` is when its last
+    /// byte came, since 1970, where the kernel noted it.
     Answered { answer: Answer, after: After, ended: bool, more: bool, at: Option<Duration> },
     /// The connection is lost.
     Lost(Cause),
