@@ -24,6 +24,7 @@ pub mod process;
 pub mod readiness;
 pub mod ring;
 pub mod select;
+pub mod shared;
 pub mod signal;
 pub mod tap;
 pub mod timestamp;

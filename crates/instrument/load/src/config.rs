@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use plimsoll_measure::arrivals::{Rate, Spacing, Think};
 
+pub use crate::control::UpTogether;
 use crate::record::Records;
 
 /// A run of the generator.
@@ -51,6 +52,8 @@ pub struct Config {
     pub records: Records,
     /// Its part among the processes that share one load.
     pub part: Part,
+    /// Where these count their connections together.
+    pub up_together: Option<UpTogether>,
 }
 
 /// A process's place among those that share one load, each with its part of the rate.
@@ -275,6 +278,7 @@ pub(crate) mod tests {
             recovery: Recovery::GiveUp,
             records: Records::default(),
             part: Part::ALONE,
+            up_together: None,
         }
     }
 }

@@ -32,6 +32,33 @@ impl SharedInstant {
     }
 }
 
+/// Connections that are up in all processes of a run together, and the most that were at once.
+#[derive(Clone, Copy, Debug)]
+pub struct UpTogether(&'static [AtomicU64; 2]);
+
+impl UpTogether {
+    /// For this process and those that it forks from now on.
+    pub fn shared() -> std::io::Result<UpTogether> {
+        plimsoll_sys::shared::numbers().map(UpTogether)
+    }
+
+    /// The most that were up at once.
+    pub fn peak(&self) -> u64 {
+        let UpTogether([_, peak]) = self;
+        peak.load(Ordering::Acquire)
+    }
+
+    fn add(&self) {
+        let UpTogether([up, peak]) = self;
+        peak.fetch_max(up.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+    }
+
+    fn remove(&self, count: u64) {
+        let UpTogether([up, _]) = self;
+        up.fetch_sub(count, Ordering::AcqRel);
+    }
+}
+
 /// What all share.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -57,6 +84,8 @@ pub(crate) struct Control {
     requested: u64,
     up: AtomicU64,
     peak: AtomicU64,
+    /// The same of all processes, where there are several.
+    pub(crate) up_together: Option<UpTogether>,
     /// Raised when every connection has settled, and when every one has finished.
     pub(crate) news: Event,
     pub(crate) gauges: Vec<Gauge>,
@@ -84,6 +113,7 @@ impl Control {
             requested: requested as u64,
             up: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            up_together: None,
             news: Event::new()?,
             gauges: (0..tables).map(|_| Gauge::default()).collect(),
             given_up: AtomicBool::new(false),
@@ -221,6 +251,9 @@ impl Control {
         if up > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(up, Ordering::AcqRel);
         }
+        if let Some(together) = self.up_together {
+            together.add();
+        }
     }
 
     /// Open loop: how much of a request's wait for a connection, from `due` to `free`, was the
@@ -238,6 +271,9 @@ impl Control {
 
     pub(crate) fn connection_down(&self) {
         self.up.fetch_sub(1, Ordering::AcqRel);
+        if let Some(together) = self.up_together {
+            together.remove(1);
+        }
     }
 
     pub(crate) fn up(&self) -> u64 {
@@ -246,6 +282,15 @@ impl Control {
 
     pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Control {
+    /// The run is over, and the connections that were up are closed.
+    fn drop(&mut self) {
+        if let Some(together) = self.up_together {
+            together.remove(self.up());
+        }
     }
 }
 

@@ -4,7 +4,6 @@
 
 mod listening;
 mod memory;
-mod overlap;
 mod pipe;
 
 use std::fs::File;
@@ -13,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use plimsoll_load::config::{Config, Pace, Part, StopCondition};
+use plimsoll_load::config::{Config, Pace, Part, StopCondition, UpTogether};
 use plimsoll_load::protocol::Protocol;
 use plimsoll_load::run::{self, Observer};
 use plimsoll_load::warnings;
@@ -27,7 +26,6 @@ use plimsoll_sys::signal::{Signal, Signals};
 use crate::event::Event;
 use crate::outcome::Environment;
 use listening::{Heard, listen};
-use overlap::up_at_once;
 use pipe::{ForkedGenerator, PipeObserver};
 
 /// A fork of this program takes less; a common start after all of them keeps the first from running
@@ -51,11 +49,13 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let start = config.start_at.unwrap_or_else(|| SystemTime::now() + FORK_TIME * config.connections as u32);
     // Taken by the child in its own copy of the memory; here it stays for the next.
     let mut protocol = Some(protocol);
+    let together = UpTogether::shared().map_err(|error| not_started(0, config, &error.into()))?;
     let mut generators = Vec::new();
     let (stay, let_go) = std::io::pipe().map_err(|error| not_started(0, config, &error.into()))?;
     let stay = OwnedFd::from(stay);
     for number in 0..config.connections {
         let Some(own) = part(config, number, start) else { break };
+        let own = Config { up_together: Some(together), ..own };
         match begin(&own, &mut protocol, &stay) {
             Ok(generator) => generators.push(generator),
             Err(error) => {
@@ -70,7 +70,7 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
     let records = generators.iter().zip(1..).map(record).collect::<anyhow::Result<Vec<_>>>()?;
     let mut summary = merge(&records, Windows::OfOneRun)?;
     add_own(&mut summary, &heard);
-    summary.connections.peak = up_at_once(&records, config.opening.reconnect);
+    summary.connections.peak = together.peak();
     if let Some(signal) = heard.interrupted.filter(|_| summary.interrupted.is_some()) {
         // The processes themselves were sent another one.
         summary.interrupted = Some(warnings::signal_name(signal));

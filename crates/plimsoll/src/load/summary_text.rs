@@ -127,11 +127,9 @@ fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!(", {} {name}", grouped(*count)))
         .collect();
-    // No process knows when those of the others were up.
-    let bound = if summary.generator.engine == "fork" { "at least" } else { "at most" };
     writeln!(
         out,
-        "connections    {} of {} established, {bound} {} at once{}",
+        "connections    {} of {} established, at most {} at once{}",
         grouped(connections.established),
         grouped(connections.requested),
         grouped(connections.peak),

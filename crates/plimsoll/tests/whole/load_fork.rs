@@ -107,9 +107,18 @@ fn connections_that_were_up_one_after_the_other_were_not_up_at_once() {
     let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     let load = load.args(["load", "echo", &echo().to_string()]).args(arguments.split(' '));
     let text = String::from_utf8(load.output().expect("it runs").stdout).expect("text");
-    assert!(text.contains("3 of 3 established, at least 1 at once\n"), "{text}");
+    assert!(text.contains("3 of 3 established, at most 1 at once\n"), "{text}");
     let together = fork(echo(), "-c 3 -d 1s");
     assert_eq!(together.count("connections.peak"), 3, "{}", together.summary());
+    // Each is lost after its first answer, and opened again.
+    let lost = serve(|mut stream| {
+        let mut byte = [0];
+        if std::io::Read::read(&mut stream, &mut byte).is_ok() {
+            let _ = stream.write_all(&byte);
+        }
+    });
+    let lost = fork(lost, "-c 3 -d 1s --size 1 --think 200ms");
+    assert_eq!(lost.count("connections.peak"), 3, "{}", lost.summary());
 }
 
 #[test]

@@ -277,8 +277,9 @@ fn share<P: Protocol>(
     tables_per_worker: usize,
 ) -> Result<Arc<Shared<P>>, RunError> {
     let count = config.stop_condition.shared_count();
-    let control = Control::new(config.connections, count, unclaimed(config), tables)
+    let mut control = Control::new(config.connections, count, unclaimed(config), tables)
         .map_err(kernel("an event cannot be made"))?;
+    control.up_together = config.up_together;
     let rotations = rotations(config);
     let schedule = Schedule::new(config);
     Ok(Arc::new(Shared { rotations, protocol, control, schedule, tables_per_worker, config: config.clone() }))

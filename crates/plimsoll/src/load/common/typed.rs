@@ -95,6 +95,7 @@ impl Common {
             },
             records: Records::default(),
             part: Part::ALONE,
+            up_together: None,
         })
     }
 
