@@ -229,6 +229,7 @@ fn counted(from: u64) -> Summary {
     };
     let mut record = record(&tally(&[5_000, 6_000], &[7_000]));
     record.seeds = vec![next()];
+    record.targets = vec!["one".to_owned(), format!("{from}")];
     let errors = &mut record.errors;
     for count in [&mut errors.connect, &mut errors.read, &mut errors.write, &mut errors.timeout] {
         *count = next();
@@ -286,13 +287,16 @@ fn every_count_of_the_whole_is_the_sum_of_its_parts() {
         assert_eq!(count(&all), count(&one) + count(&other), "{place}");
     }
     assert_eq!((all.seeds, all.valid, all.schema_version), (vec![1, 1001], true, SCHEMA_VERSION));
+    assert_eq!(all.targets, ["one", "0", "1000"]);
 }
 
 #[test]
 fn a_rate_of_the_whole_is_of_each_part_for_as_long_as_it_measured() {
     // One has measured for the first 10 s, the other from the fifth second to the twentieth.
-    let mut records =
-        [record_of(&tally(&[5_000], &[]), 100.0, WINDOW), record_of(&tally(&[], &[]), 105.0, Duration::from_secs(15))];
+    let mut records = [
+        record_of(&tally(&[5_000, 6_000], &[]), 100.0, WINDOW),
+        record_of(&tally(&[], &[]), 105.0, Duration::from_secs(15)),
+    ];
     for (record, rate) in records.iter_mut().zip([100.0, 1000.0]) {
         (record.offered_rate, record.completed_rate, record.goodput_bits_per_s) = (rate, 2.0 * rate, 3.0 * rate);
         (record.generator.cpu_cores, record.generator.polling_cpu_cores) = (4.0 * rate, Some(5.0 * rate));
@@ -304,8 +308,8 @@ fn a_rate_of_the_whole_is_of_each_part_for_as_long_as_it_measured() {
     let generator = &all.generator;
     assert_eq!((generator.cpu_cores, generator.polling_cpu_cores), (4.0 * mean, Some(5.0 * mean)));
     assert_eq!((generator.run_queue_wait_ratio, generator.busiest_thread_cpu_cores), (1000.0, 6000.0));
-    // One request in 20 s.
-    assert_eq!(generator.cpu_us_per_request, 4.0 * mean * 20.0 * 1e6);
+    // Two requests in 20 s.
+    assert_eq!(generator.cpu_us_per_request, 4.0 * mean * 20.0 * 1e6 / 2.0);
     let apart: Vec<&Warning> = all.warnings.iter().filter(|warning| warning.code == "windows_apart").collect();
     assert!(apart[0].message.contains("5.000 s of 20.000 s"), "{apart:?}");
     records[1].warnings.push(Warning { code: "x".to_owned(), message: "late".to_owned(), remedy: String::new() });

@@ -53,3 +53,19 @@ fn a_service_time_is_what_was_told_of_it_or_the_transmission_or_the_response_tim
         1.0
     );
 }
+
+#[test]
+fn connections_are_lost_that_were_opened_again_given_up_or_never_up() {
+    assert!(!Summary::default().has_lost_connections());
+    let lose: [fn(&mut Summary); 4] = [
+        |record| record.connections.reopened = 1,
+        |record| record.connections.failed = 1,
+        |record| record.errors.connect = 1,
+        |record| record.warm_up.errors.connect = 1,
+    ];
+    for change in lose {
+        let mut record = Summary::default();
+        change(&mut record);
+        assert!(record.has_lost_connections(), "{record:?}");
+    }
+}

@@ -20,7 +20,14 @@ fn read(bytes: &[u8], piece: usize, to_head: bool) -> (Progress, u16, u64, bool)
     (progress, reader.status(), reader.body_bytes(), keep)
 }
 
-const WHOLE: [(&str, u16, u64, bool); 22] = [
+const WHOLE: [(&str, u16, u64, bool); 23] = [
+    (
+        "HTTP/1.1 200 OK\r\nKeep-Alive: close\r\nX-Content-Size: 3\r\nX-Transfer-Coding: chunked\r\nContent-Length: \
+         5\r\n\r\nhello",
+        200,
+        5,
+        true,
+    ),
     ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, true),
     ("HTTP/1.1 200 OK\r\ncontent-length:5\r\nCONNECTION: x, Close\r\n\r\nhello", 200, 5, false),
     ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, 5, false),
@@ -144,6 +151,15 @@ fn a_request_timeout_is_known_by_its_status_line() {
     }
     for text in ["HTTP/1.1 4080\r\n", "HTTP/1.1 400 Bad\r\n", "HTTP/2.0 408 \r\n", "408"] {
         assert_eq!(unrequested(text.as_bytes()), Unrequested::Other, "{text}");
+    }
+}
+
+#[test]
+fn an_endless_trailer_is_refused() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX: ";
+    for (length, want) in [(MOST_HEAD_BYTES / 2, Progress::Complete), (2 * MOST_HEAD_BYTES, Progress::Wrong)] {
+        let text = format!("{chunks}{}\r\n\r\n", "x".repeat(length));
+        assert_eq!(read(text.as_bytes(), 4096, false).0, want, "{length}");
     }
 }
 
