@@ -29,6 +29,7 @@ fn a_record_says_what_was_counted_and_rates_are_of_its_seconds() {
     assert_eq!((record.bytes_sent, record.bytes_received, record.redirects), (500, 600, 2));
     assert_eq!((record.statuses["404"], record.status_codes["3xx"]), (1, 2));
     assert_eq!((record.warm_up.requests, record.warm_up.errors), (warm_up.requests, warm_up.errors));
+    assert_eq!(record.response_time_us.unanswered, Some(0));
     let ConnectionsSummary { established, failed, reopened, ended_idle, unrequested, .. } = record.connections;
     assert_eq!([established, failed, reopened, ended_idle, unrequested], [5, 6, 7, 8, 2]);
     let instant = Summary::of(&window, &warm_up, &connections, Duration::ZERO);

@@ -44,6 +44,21 @@ fn carry(ledger: &mut Ledger, sent: u64, came: u64) {
 }
 
 #[test]
+fn connects_that_fail_before_the_window_are_the_warm_ups_where_there_is_one() {
+    for (warm_up, before, within) in [(Duration::ZERO, 0, 3), (Duration::from_secs(1), 2, 1)] {
+        let mut ledger = ledger(&Config { warm_up, ..closed() });
+        ledger.connect_failed(0, 111);
+        ledger.connect_failed(1, 111);
+        ledger.open(100, 0);
+        ledger.connect_failed(0, 111);
+        ledger.close(200, std::iter::empty());
+        let books = ledger.finish();
+        let counts = [books.warm_up.expect("a span before the window"), books.window].map(|span| span.errors.connect);
+        assert_eq!(counts, [before, within], "{warm_up:?}");
+    }
+}
+
+#[test]
 fn a_request_belongs_to_the_span_in_which_it_ends() {
     let mut ledger = ledger(&closed());
     carry(&mut ledger, 10, 20);
