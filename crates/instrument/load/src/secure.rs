@@ -227,7 +227,13 @@ impl<P: Protocol> Protocol for Secure<P> {
         match outcome {
             Err(error) => {
                 self.complaints.add(&error);
-                Reply::Failed(Cause::Mismatch)
+                match reply {
+                    Reply::Complete { payload, status, after: After::Usable } => {
+                        Reply::Complete { payload, status, after: After::Lost(Cause::Mismatch) }
+                    }
+                    Reply::Partial => Reply::Failed(Cause::Mismatch),
+                    known => known,
+                }
             }
             Ok(Stream::Ended) => match reply {
                 // The peer has said that its data is complete, so this may be the end of a body.
@@ -287,7 +293,8 @@ enum Stream {
     Ended,
 }
 
-/// Hands over what bytes hold, after plaintext that came earlier.
+/// Hands over what bytes hold, after plaintext that came earlier. Of bytes that are wrong it hands
+/// over what came before.
 fn decrypt(
     connection: &mut ClientConnection,
     early: &[u8],
@@ -299,22 +306,25 @@ fn decrypt(
     }
     let mut buffer = [0; RECORD_BYTES];
     let mut stream = Stream::Open;
+    let mut failure = None;
     loop {
         loop {
             match connection.reader().read(&mut buffer) {
-                Ok(0) => {
+                Ok(count @ 1..) => plain(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Ok(0) | Err(_) => {
                     stream = Stream::Ended;
                     break;
                 }
-                Ok(count) => plain(&buffer[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return Ok(Stream::Ended),
             }
+        }
+        if let Some(error) = failure {
+            return Err(error);
         }
         if bytes.is_empty() || !matches!(connection.read_tls(&mut bytes), Ok(1..)) {
             return Ok(stream);
         }
-        connection.process_new_packets()?;
+        failure = connection.process_new_packets().err();
     }
 }
 

@@ -126,6 +126,18 @@ fn a_server_that_says_close_notify_on_an_idle_connection_has_answered_nothing_wr
 }
 
 #[test]
+fn what_comes_behind_an_answer_and_is_no_tls_makes_the_answer_none_the_worse() {
+    let server = Server::start();
+    for engine in ["epoll", "uring", "threads"] {
+        let run = server.fetch("bad/100", &format!("-n 6 -c 2 --think 20ms --engine {engine}"), true);
+        let counts = ["completed", "failed"].map(|name| run.count(&format!("requests.{name}")));
+        assert_eq!(counts, [6, 0], "{engine} {}", run.summary());
+        assert_eq!(run.count("errors.mismatch"), 0, "{engine} {}", run.summary());
+        assert!(run.count("connections.unrequested") > 0, "{engine} {}", run.summary());
+    }
+}
+
+#[test]
 fn every_handshake_is_a_full_one() {
     let server = Server::start();
     for engine in ["epoll", "uring", "threads", "fork"] {

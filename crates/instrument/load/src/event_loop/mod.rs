@@ -163,7 +163,7 @@ struct EventLoop<P: Protocol, S: Sockets> {
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
     deferred_reads: DeferredReads,
-    /// Whether they did in the wait before.
+    /// Whether they did in the wait before, or not all that came meanwhile is handled yet.
     has_slept: bool,
     /// Connections of this loop's share that have not been opened yet, counted from the front of
     /// the share.
@@ -266,7 +266,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
                 None => self.sockets.wait(timeout)?,
             }
-            self.has_slept = sleep.is_some();
+            self.has_slept = sleep.is_some() || full && self.has_slept;
             let returned = self.now();
             match sleep {
                 _ if self.sockets.was_interrupted() => self.unhandled.interrupted(entered),
@@ -328,7 +328,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.connect_placeless();
         self.open_connections();
         self.take_up();
-        self.dispatch(BEGIN_BATCH);
+        if !(full && self.has_slept) {
+            self.dispatch(BEGIN_BATCH);
+        }
         self.tell_ended();
         let (completed, failed) = self.ledger.shown();
         let gauge = &self.shared.control.gauges[self.number];

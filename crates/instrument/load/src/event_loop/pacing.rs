@@ -194,7 +194,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         // middle of it.
         let Connection { session, exchange, written, .. } = connection;
         let is_whole = self.shared.protocol.output(session, exchange, *written).is_empty();
-        let after = if is_whole && !config.opening.reconnect { after } else { After::Ends };
+        let ends = config.opening.reconnect || after == After::Usable && !is_whole;
+        let after = if ends { After::Ends } else { after };
         if self.is_closed() {
             return if self.holds && after == After::Usable && !ended { self.stay(key) } else { self.close(key) };
         }

@@ -174,7 +174,8 @@ impl<'a, P: Protocol> Client<'a, P> {
                             self.write_last(&exchange);
                         }
                         let left = self.shared.protocol.output(&self.session, &exchange, self.written);
-                        let after = if left.is_empty() { after } else { After::Ends };
+                        let ends = after == After::Usable && !left.is_empty();
+                        let after = if ends { After::Ends } else { after };
                         return End::Complete { answer: Answer { payload, status }, after, at: self.now() };
                     }
                     Some(Reply::Failed(cause)) => return End::Lost(cause),

@@ -3,9 +3,11 @@
 
 With AUTHORITY it asks for client certificates that this authority signed. GET /N answers with N
 bytes. /cut/N ends the body with the connection and says no close_notify, /end/N says it, /idle/N
-says it after a body of known length.
+says it after a body of known length, /bad/N sends what is no TLS after such a body, together with
+it.
 """
 import http.server
+import os
 import socket
 import ssl
 import sys
@@ -23,7 +25,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", length)
         self.end_headers()
         self.wfile.write(b"x" * int(length))
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, way == ["bad"])
         self.wfile.flush()
+        if way == ["bad"]:
+            os.write(self.connection.fileno(), b"this is no record of TLS")
+            self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
         if way:
             self.close_connection = True
         if way in (["end"], ["idle"]):
