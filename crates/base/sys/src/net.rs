@@ -88,9 +88,11 @@ fn take_queued(listener: impl AsFd, mode: Mode) -> io::Result<(OwnedFd, Option<S
     Ok((socket, peer.and_then(|peer| SocketAddr::try_from(peer).ok())))
 }
 
-/// Whether a socket has something that was not read: bytes, or the end of the stream.
+/// Whether a socket has something that was not read: bytes, urgent ones too, or the end of the
+/// stream.
 pub fn has_unread(socket: impl AsFd) -> bool {
-    polled(socket, PollFlags::IN).is_ok_and(|found| found.contains(PollFlags::IN))
+    let any = PollFlags::IN | PollFlags::PRI;
+    polled(socket, any).is_ok_and(|found| found.intersects(any))
 }
 
 /// What poll(2) says of a socket now: of `interest`, and of errors and ends always.

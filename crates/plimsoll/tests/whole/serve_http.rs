@@ -154,13 +154,19 @@ fn bytes_that_come_while_a_last_answer_is_sent_lose_none_of_it(model: &str) {
     let site = Site::new();
     site.write("file", &vec![1; LENGTH]);
     let server = site.serve(model, &["--synthetic"]);
-    for target in ["/file", "/bytes/60000000"] {
+    for (target, is_urgent) in
+        [("/file", false), ("/bytes/60000000", false), ("/file", true), ("/bytes/60000000", true)]
+    {
         let mut client = Client::new(&server);
         client.send(&format!("GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
         let head = client.head().expect("an answer");
         assert_eq!(head.status, 200);
-        client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
-        let (mut read, mut again, mut bytes) = (0, false, vec![0; 1 << 20]);
+        if is_urgent {
+            net::write_urgent(&client.writer, b'x').expect("there is room");
+        } else {
+            client.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n");
+        }
+        let (mut read, mut again, mut bytes) = (0, is_urgent, vec![0; 1 << 20]);
         while read < LENGTH {
             let last = LENGTH - read <= 8 << 20;
             // And once the server has sent all that it has to.
