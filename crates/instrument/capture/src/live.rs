@@ -84,8 +84,8 @@ const BLOCKS_A_TURN: usize = 64;
 /// When to report again what could not be reported.
 const REPORT_AGAIN: Duration = Duration::from_millis(5);
 
-/// For how long that is tried at the end.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// For how long that is tried at the end without any being taken.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 const PACKETS: u64 = 0;
 const SIGNALS: u64 = 1;
@@ -140,8 +140,11 @@ impl<'a> Capture<'a> {
             Err(gone @ CaptureError::Interface { .. }) => self.take_rest().and(Err(gone)),
             Err(failure) => Err(failure),
         };
-        let deadline = Instant::now() + PATIENCE;
+        let (mut before, mut deadline) = (reported, Instant::now() + PATIENCE);
         while !report_all(self.sink.statistics.intervals(), &mut reported, &mut report) && Instant::now() < deadline {
+            if std::mem::replace(&mut before, reported) < reported {
+                deadline = Instant::now() + PATIENCE;
+            }
             thread::sleep(REPORT_AGAIN);
         }
         let failure = ended.and_then(|at| self.finish_file(at)).err();

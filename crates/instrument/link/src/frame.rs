@@ -7,11 +7,11 @@ use crate::queue::WireSize;
 /// Longest frame: a segment of 64 KiB with its Ethernet and VLAN headers.
 pub const FRAME_BYTES: usize = 65_536 + 18;
 
-/// Most frames fit in this; larger ones have buffers of their own, so that a small frame does not
-/// hold 64 KiB.
-const SMALL_BYTES: usize = 2048;
+/// Sizes of buffers, so that a small frame does not hold 64 KiB: for ordinary frames, for jumbo
+/// frames and segments of a few packets, and for all.
+const BUFFER_BYTES: [usize; 3] = [2048, 16_384, FRAME_BYTES];
 
-/// How many buffers of a kind are kept for reuse.
+/// How many buffers of a size are kept for reuse.
 const SPARE: usize = 4096;
 
 /// A frame, with what the kernel left undone in it (`struct virtio_net_hdr`).
@@ -158,17 +158,16 @@ fn adjusted_checksum(checksum: u16, before: u16, after: u16) -> u16 {
 
 /// Buffers of frames gone by, for the next ones.
 #[derive(Debug, Default)]
-pub struct Buffers {
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
-}
+pub struct Buffers([Vec<Vec<u8>>; BUFFER_BYTES.len()]);
 
 impl Buffers {
     /// A frame with a copy of these bytes.
     pub fn frame(&mut self, header: [u8; HEADER_BYTES], bytes: &[u8]) -> Frame {
-        let (spare, capacity) =
-            if bytes.len() <= SMALL_BYTES { (&mut self.small, SMALL_BYTES) } else { (&mut self.large, FRAME_BYTES) };
-        let mut buffer = spare.pop().unwrap_or_else(|| Vec::with_capacity(capacity));
+        // One beyond all sizes has a buffer of its own.
+        let size = BUFFER_BYTES.iter().position(|size| bytes.len() <= *size);
+        let spare = size.and_then(|size| self.0[size].pop());
+        let capacity = size.map_or(bytes.len(), |size| BUFFER_BYTES[size]);
+        let mut buffer = spare.unwrap_or_else(|| Vec::with_capacity(capacity));
         buffer.clear();
         buffer.extend_from_slice(bytes);
         Frame { header, bytes: buffer }
@@ -176,8 +175,8 @@ impl Buffers {
 
     /// Takes back the buffer of a frame that is no longer needed.
     pub fn recycle(&mut self, frame: Frame) {
-        let spare = if frame.bytes.capacity() < FRAME_BYTES { &mut self.small } else { &mut self.large };
-        if spare.len() < SPARE {
+        let largest = BUFFER_BYTES.iter().rposition(|size| *size <= frame.bytes.capacity());
+        if let Some(spare) = largest.map(|size| &mut self.0[size]).filter(|spare| spare.len() < SPARE) {
             spare.push(frame.bytes);
         }
     }

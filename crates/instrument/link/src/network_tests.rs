@@ -154,6 +154,11 @@ fn frames_under_way_hold_no_more_memory_than_they_may() {
     assert_eq!(network.counts().next().expect("one link")[0].dropped_by_fault, 1000 - under_way);
     drain(&mut network, start);
     assert_eq!(network.memory_left, 1 << 20);
+    // A jumbo frame does not hold what a large segment does.
+    for _ in 0..60 {
+        send(&mut network, start, 0, EVERYBODY, 9014);
+    }
+    assert_eq!((network.take_faults(), network.in_flight.len()), (0, 60));
 }
 
 /// Ethernet, IPv4 and TCP headers of 54 bytes before this many packets of 1,448 bytes.

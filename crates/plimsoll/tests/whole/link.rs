@@ -261,6 +261,33 @@ fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
 }
 
 #[test]
+fn a_slow_reader_has_the_whole_summary() {
+    skip_without_namespaces!();
+    let namespace = Namespace::new();
+    let config = Scratch::new(".json");
+    let json = r#"{"devices": ["a0", "b0"], "links": [{"ends": ["a0", "b0"]}]}"#;
+    std::fs::write(&config.0, json).expect("it can be written");
+    let mut link = namespace.command(PLIMSOLL);
+    link.args(["link", "--json", "--interval", "1ms", "--config", config.path()]);
+    let mut running = Running::start(&mut link);
+    // Until some thousand lines wait.
+    std::thread::sleep(Duration::from_secs(2));
+    run("kill", &["-TERM", &running.child.id().to_string()]);
+    let (mut text, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        // What waits takes longer than a reader who reads nothing is waited for.
+        std::thread::sleep(Duration::from_millis(50));
+        match std::io::Read::read(&mut running.lines, &mut bytes).expect("a pipe") {
+            0 => break,
+            count => text.extend_from_slice(&bytes[..count]),
+        }
+    }
+    let text = String::from_utf8(text).expect("text");
+    assert!(text.lines().last().is_some_and(|line| line.contains(r#""event":"summary""#)), "{}", text.len());
+    assert!(running.child.wait().expect("it can be waited for").success());
+}
+
+#[test]
 fn a_device_that_is_in_use_or_gone_is_named() {
     skip_without_namespaces!();
     let config = Scratch::new(".json");

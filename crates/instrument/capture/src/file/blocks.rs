@@ -117,6 +117,7 @@ impl<R: Read> Blocks<R> {
         match (&mut self.file).take(SMALLEST_BLOCK as u64).read_to_end(&mut self.block)? {
             0 if self.is_big_endian.is_some() => return Ok(None),
             SMALLEST_BLOCK => {}
+            _ if self.is_big_endian.is_none() => return Err(Fault::NotPcapng),
             _ => return Err(Fault::CutShort),
         }
         if self.block.starts_with(&SECTION_HEADER.to_le_bytes()) {
