@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plimsoll_lab.hosts.binary import find_binary
+from harness import PLIMSOLL
+
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.netns import Network, open_network
@@ -179,14 +180,13 @@ def plot(found: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure the grid and print it."""
-    binary = find_binary()
     if shutil.which("iperf3") is None:
         raise SystemExit("iperf3 is not installed, which measures the goodput; install it with your package manager")
     print("| rate | delay | loss | RTT asked | RTT p50 | p99 | goodput asked | measured | loss measured | CPU/packet |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     found = []
     for rate, delay, loss in GRID:
-        found.append(measure(binary, rate, delay, loss))
+        found.append(measure(PLIMSOLL, rate, delay, loss))
         print(row(found[-1]), flush=True)
     RESULTS.mkdir(exist_ok=True)
     record = {"command": "PYTHONPATH=lab python bench/link_grid.py", "links": found}

@@ -73,6 +73,7 @@ fn a_file_cut_short_or_not_pcapng_is_told_with_what_was_read() {
     assert!(matches!(damaged.failure, Some(FileError::Damaged { packets: 3, .. })), "{:?}", damaged.failure);
     let error = cut_to(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n, and more").expect_err("it is no capture");
     assert!(error.to_string().contains("not a pcapng file") && error.to_string().contains("editcap"), "{error}");
+    assert!(matches!(cut_to(b"hi\n"), Err(FileError::NotPcapng)), "however short");
     // The headers of the section and the interface alone are a file of no packets.
     let headers = [52, 52 + 44];
     for length in (0..whole.len()).filter(|length| !headers.contains(length)) {

@@ -117,8 +117,8 @@ impl<R: Read> Blocks<R> {
         match (&mut self.file).take(SMALLEST_BLOCK as u64).read_to_end(&mut self.block)? {
             0 if self.is_big_endian.is_some() => return Ok(None),
             SMALLEST_BLOCK => {}
-            _ if self.is_big_endian.is_none() => return Err(Fault::NotPcapng),
-            _ => return Err(Fault::CutShort),
+            _ if self.is_big_endian.is_some() || self.may_begin_a_file() => return Err(Fault::CutShort),
+            _ => return Err(Fault::NotPcapng),
         }
         if self.block.starts_with(&SECTION_HEADER.to_le_bytes()) {
             self.is_big_endian = match Fields::new(&self.block[8..], false).u32()? {
@@ -143,6 +143,11 @@ impl<R: Read> Blocks<R> {
             return Err(Fault::Malformed("a block does not end with its length"));
         }
         block(kind, Fields::new(body, is_big_endian)).map(Some)
+    }
+
+    /// Whether what was read may be the beginning of a section header.
+    fn may_begin_a_file(&self) -> bool {
+        self.block.iter().zip(SECTION_HEADER.to_le_bytes()).all(|(read, wanted)| *read == wanted)
     }
 }
 
