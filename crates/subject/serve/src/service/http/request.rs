@@ -97,10 +97,13 @@ pub(super) fn parse(input: &[u8]) -> ParsedHead<'_> {
     }
 }
 
-/// Whether these bytes begin as a HEAD request, whatever follows.
-pub(super) fn is_head(input: &[u8]) -> bool {
-    let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
-    input[begun..].starts_with(b"HEAD ")
+/// Whether these bytes begin as a HEAD request, whatever follows. Empty lines may come before it
+/// (RFC 9112, section 2.2).
+pub(super) fn is_head(mut input: &[u8]) -> bool {
+    while let Some(rest) = input.strip_prefix(b"\r\n").or_else(|| input.strip_prefix(b"\n")) {
+        input = rest;
+    }
+    input.starts_with(b"HEAD ")
 }
 
 /// What a head is that has not come whole.

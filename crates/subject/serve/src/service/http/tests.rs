@@ -376,6 +376,16 @@ fn one_who_pipelines_has_to_let_others_have_their_turn() {
     assert_eq!((processed.next, processed.requests), (NextStep::Send, REQUESTS));
 }
 
+#[test]
+fn what_begins_with_a_bare_carriage_return_is_no_head_request_however_it_comes() {
+    let bytes = b"\rHEAD / HTTP/1.1\r\nHost: h\r\n\r\n";
+    let whole = exchange(http(), &[bytes]);
+    assert!(whole.0.ends_with("400 Bad Request\n"), "{whole:?}");
+    assert_eq!(exchange(http(), &[&bytes[..2], &bytes[2..]]), whole);
+    let empty_lines = exchange(http(), &[b"\n\r\nHEAD  / HTTP/1.1\r\n\r\n"]);
+    assert!(empty_lines.0.ends_with("\r\n\r\n"), "{empty_lines:?}");
+}
+
 fn requests() -> impl Strategy<Value = String> {
     let one = prop_oneof![
         Just(get("")),
