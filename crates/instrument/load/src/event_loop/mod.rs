@@ -163,8 +163,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     clock: WallClock,
     /// Whether answers may stay unread until the next request is due.
     deferred_reads: DeferredReads,
-    /// Whether they did in the wait before, or not all that came meanwhile is handled yet.
-    has_slept: bool,
+    /// When they last began to.
+    slept_at: u64,
     /// Connections of this loop's share that have not been opened yet, counted from the front of
     /// the share.
     opened: usize,
@@ -223,7 +223,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             backlog: Backlog::of(share),
             clock: WallClock::default(),
             deferred_reads: DeferredReads::default(),
-            has_slept: false,
+            slept_at: 0,
             opened: 0,
             share,
             pending: 0,
@@ -263,10 +263,12 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             };
             self.entered = entered;
             match sleep {
-                Some(time) => self.sockets.sleep(handle.wake().as_fd(), time)?,
+                Some(time) => {
+                    self.slept_at = entered;
+                    self.sockets.sleep(handle.wake().as_fd(), time)?;
+                }
                 None => self.sockets.wait(timeout)?,
             }
-            self.has_slept = sleep.is_some() || full && self.has_slept;
             let returned = self.now();
             match sleep {
                 _ if self.sockets.was_interrupted() => self.unhandled.interrupted(entered),
@@ -328,9 +330,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.connect_placeless();
         self.open_connections();
         self.take_up();
-        if !(full && self.has_slept) {
-            self.dispatch(BEGIN_BATCH);
-        }
+        self.dispatch(BEGIN_BATCH);
         self.tell_ended();
         let (completed, failed) = self.ledger.shown();
         let gauge = &self.shared.control.gauges[self.number];

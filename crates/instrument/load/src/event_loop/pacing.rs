@@ -218,11 +218,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         match self.shared.config.pace {
             Pace::Open { .. } => {
                 self.wait_in_pool(key);
-                // On a connection that is free for longer something may have come during a sleep,
-                // which is no answer to what would be sent on it now.
-                if !self.has_slept {
-                    self.dispatch(1);
-                }
+                self.dispatch(1);
             }
             Pace::Closed { think, .. } => match think.draw_ns(&mut self.random) {
                 0 => self.begin(key, now, now, now),

@@ -58,6 +58,11 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         if !self.shared.config.pace.is_open() || !self.gate_passed || self.is_closed() {
             return;
         }
+        // On a connection that is free something may have come during a sleep, which is no answer
+        // to what would be sent on it now.
+        if !self.backlog.is_handled(self.slept_at, self.entered) {
+            return;
+        }
         for _ in 0..most {
             let Some(key) = self.first_free() else { return self.give_back_reserved() };
             let Some(due) = self.take_arrival() else { return };

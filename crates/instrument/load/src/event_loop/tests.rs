@@ -297,23 +297,28 @@ fn a_request_that_times_out_before_a_connection_is_free_is_one_of_those_of_each(
 
 #[test]
 fn nothing_is_sent_on_a_free_connection_before_what_came_on_it_during_a_sleep_is_read() {
-    for (has_slept, sent) in [(false, 2), (true, 1)] {
-        let mut event_loop = open_loop(|config| config.connections = 2);
-        event_loop.dispatch(1);
-        let busy = |event_loop: &EventLoop<Echo, Silent>| {
-            let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy);
-            event_loop.slab.keys().filter(is_busy).collect::<Vec<_>>()
-        };
-        let first = busy(&event_loop)[0];
-        event_loop.has_slept = has_slept;
-        event_loop.complete(first, Answer { payload: 1, status: 0 }, After::Usable, false, None);
-        assert_eq!(
-            event_loop.slab.keys().filter_map(|key| event_loop.slab.get(key)).map(|each| each.begun).sum::<u32>(),
-            sent
-        );
-        event_loop.dispatch(2);
-        assert_eq!(busy(&event_loop).len(), 2);
-    }
+    let mut event_loop = open_loop(|_| ());
+    let sent = |event_loop: &EventLoop<Echo, Silent>| -> u32 {
+        event_loop.slab.keys().filter_map(|key| event_loop.slab.get(key)).map(|each| each.begun).sum()
+    };
+    event_loop.dispatch(1);
+    let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy);
+    let first = event_loop.slab.keys().find(is_busy).expect("its request is under way");
+    let slept_at = event_loop.now();
+    (event_loop.slept_at, event_loop.entered) = (slept_at, slept_at);
+    event_loop.complete(first, Answer { payload: 1, status: 0 }, After::Usable, false, None);
+    assert_eq!(sent(&event_loop), 1);
+    // Events are left for the next turn.
+    event_loop.backlog.pass_turn(slept_at, true);
+    event_loop.dispatch(2);
+    assert_eq!(sent(&event_loop), 1);
+    event_loop.backlog.pass_turn(slept_at, false);
+    event_loop.dispatch(1);
+    assert_eq!(sent(&event_loop), 2);
+    let key =
+        event_loop.slab.keys().find(|key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy));
+    event_loop.complete(key.expect("it is under way"), Answer { payload: 1, status: 0 }, After::Usable, false, None);
+    assert_eq!(sent(&event_loop), 3, "without a sleep an answer makes room at once");
 }
 
 #[test]
