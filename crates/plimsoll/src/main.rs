@@ -82,9 +82,13 @@ impl Output {
     /// Prints a record of how far it has come, at once: as a JSON line, as a sentence, or not at
     /// all.
     fn print(self, record: &impl Serialize, sentence: impl FnOnce() -> String) {
-        if self.json || !self.quiet {
+        if self.shows_progress() {
             self.print_result(record, sentence);
         }
+    }
+
+    fn shows_progress(self) -> bool {
+        self.json || !self.quiet
     }
 
     /// Writes a note for a person to standard error, which no record has.

@@ -65,8 +65,7 @@ impl Printer {
 
     /// The same; returns whether there was room for it.
     pub(crate) fn offer(&self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> bool {
-        let is_wanted = self.output.json || !self.output.quiet;
-        !is_wanted || self.lines.try_send(self.output.line(record, sentence)).is_ok()
+        !self.output.shows_progress() || self.lines.try_send(self.output.line(record, sentence)).is_ok()
     }
 
     /// As [`Output::print_result`].

@@ -21,8 +21,9 @@ const FULL_FRAME_BYTES: u64 = 1514;
 /// takes half a millisecond to send.
 const WHOLE_SEGMENTS_RATE: u64 = 1_000_000_000;
 
-/// Packets of two segments of 64 KiB in full frames. The packets of one reach a queue together, as
-/// those of no network do; a shorter queue would drop them.
+/// Packets of two of the largest segments, of 45 full frames each (64 KiB), and the one that
+/// departs. The packets of a segment reach a queue together, as those of no network do; a shorter
+/// queue would drop them.
 const WHOLE_SEGMENTS_QUEUE: u32 = 91;
 
 /// Why a configuration is refused.

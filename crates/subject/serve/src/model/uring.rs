@@ -304,7 +304,7 @@ impl<P: Service> EventLoop<'_, P> {
             Lifecycle::Failed => true,
         };
         // The close of a socket that has bytes is a reset: it is looked at first.
-        let looks = over && connection.life == Lifecycle::Open && !connection.is_empty();
+        let looks = over && connection.life == Lifecycle::Open && connection.needs_look();
         let unwanted = over && connection.life != Lifecycle::Ended || connection.conversation.held() >= UNSENT_BYTES;
         match connection.receive {
             Receive::Armed if unwanted => {

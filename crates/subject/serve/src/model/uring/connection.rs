@@ -82,14 +82,9 @@ impl<P: Service> Connection<P> {
         self.sends() || self.conversation.state == ConversationState::Resuming
     }
 
-    /// Whether its socket can be closed without a look at what it has.
-    pub(super) fn is_empty(&self) -> bool {
-        self.found_empty || self.conversation.has_lingered()
-    }
-
-    /// Whether all is said and nothing more is received for the service.
-    pub(super) fn closes(&self) -> bool {
-        self.conversation.state == ConversationState::Closing
+    /// Whether its socket is to be looked at before it is closed.
+    pub(super) fn needs_look(&self) -> bool {
+        !(self.found_empty || self.conversation.has_lingered())
     }
 
     /// Whether it is the service's turn, and nothing is in its way.

@@ -26,7 +26,10 @@ impl<P: Service> EventLoop<'_, P> {
                 self.awaiting_buffer.push_back(slot);
             }
             Err(error) if ring::is_cancelled(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && connection.closes() => {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && connection.conversation.state == ConversationState::Closing =>
+            {
                 connection.found_empty = true;
             }
             // Receives do not wait where the server is ending, or the connection's time is over.
