@@ -124,21 +124,20 @@ fn capture(arguments: &Arguments, interface: &str) -> anyhow::Result<(Outcome<an
     let printer = Printer::start(arguments.output)?;
     let ready = Ready { event: "ready", interface, snap, pid: std::process::id() };
     printer.print(&ready, || format!("capturing on {interface}"));
+    let passed =
+        |number: usize, interval| Passed { from_s: number as f64 * arguments.interval.as_secs_f64(), interval };
+    let mut reported = 0;
     let Outcome { summary, failure } = capture.run(|number, interval| {
-        let from_s = number as f64 * arguments.interval.as_secs_f64();
-        printer.offer(&Event::new("interval", &Passed { from_s, interval }), || {
-            format!(
-                "{} s: {} packets, {} bytes, {} SYN, {} FIN, {} RST, {} retransmissions",
-                units::three_digits(from_s),
-                interval.packets,
-                interval.bytes,
-                interval.flags.syn,
-                interval.flags.fin,
-                interval.flags.rst,
-                interval.faults.retransmissions
-            )
-        })
+        let passed = passed(number, interval);
+        let is_taken = printer.offer(&Event::new("interval", &passed), || passed.sentence());
+        reported += usize::from(is_taken);
+        is_taken
     });
+    // The file is complete by now.
+    let rest = summary.interval.iter().enumerate().skip(reported);
+    let _ = rest
+        .map(|(number, interval)| passed(number, *interval))
+        .try_for_each(|passed| printer.insist(&Event::new("interval", &passed), || passed.sentence()).then_some(()));
     Ok((Outcome { summary, failure: failure.map(|error| anyhow!(error)) }, printer))
 }
 
@@ -160,6 +159,22 @@ struct Passed {
     from_s: f64,
     #[serde(flatten)]
     interval: Interval,
+}
+
+impl Passed {
+    fn sentence(&self) -> String {
+        let Passed { from_s, interval } = self;
+        format!(
+            "{} s: {} packets, {} bytes, {} SYN, {} FIN, {} RST, {} retransmissions",
+            units::three_digits(*from_s),
+            interval.packets,
+            interval.bytes,
+            interval.flags.syn,
+            interval.flags.fin,
+            interval.flags.rst,
+            interval.faults.retransmissions
+        )
+    }
 }
 
 /// The summary, with the error that ended the capture early, if one did.

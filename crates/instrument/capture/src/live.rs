@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use plimsoll_sys::epoll::{Epoll, Trigger};
@@ -84,9 +83,6 @@ const BLOCKS_A_TURN: usize = 64;
 /// When to report again what could not be reported.
 const REPORT_AGAIN: Duration = Duration::from_millis(5);
 
-/// For how long that is tried at the end without any being taken.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 const PACKETS: u64 = 0;
 const SIGNALS: u64 = 1;
 
@@ -131,35 +127,24 @@ impl<'a> Capture<'a> {
 
     /// Captures until the time is over, a signal comes, or it fails, which leaves what was counted
     /// until then. `report` is called with each interval that is over, by its number. Where it
-    /// returns false, it is called with the same interval again.
+    /// returns false, it is called with the same interval again. What is not reported by the end is
+    /// in the summary.
     pub fn run(mut self, mut report: impl FnMut(usize, Interval) -> bool) -> Outcome<CaptureError> {
-        let mut reported = 0;
-        let ended = match self.follow(&mut reported, &mut report) {
+        let ended = match self.follow(&mut report) {
             Ok(()) => self.take_rest(),
             // What passed before the interface went away is handed over as ever.
             Err(gone @ CaptureError::Interface { .. }) => self.take_rest().and(Err(gone)),
             Err(failure) => Err(failure),
         };
-        let (mut before, mut deadline) = (reported, Instant::now() + PATIENCE);
-        while !report_all(self.sink.statistics.intervals(), &mut reported, &mut report) && Instant::now() < deadline {
-            if std::mem::replace(&mut before, reported) < reported {
-                deadline = Instant::now() + PATIENCE;
-            }
-            thread::sleep(REPORT_AGAIN);
-        }
         let failure = ended.and_then(|at| self.finish_file(at)).err();
         // If they cannot be read they are unknown.
         let drops = (!matches!(failure, Some(CaptureError::Statistics(_)))).then_some(self.drops);
         Outcome { summary: self.sink.statistics.summary(drops), failure }
     }
 
-    fn follow(
-        &mut self,
-        reported: &mut usize,
-        report: &mut impl FnMut(usize, Interval) -> bool,
-    ) -> Result<(), CaptureError> {
+    fn follow(&mut self, report: &mut impl FnMut(usize, Interval) -> bool) -> Result<(), CaptureError> {
         let end = self.config.duration.map(|duration| Instant::now() + duration);
-        let (mut is_over, mut all_reported) = (false, true);
+        let (mut is_over, mut reported, mut all_reported) = (false, 0, true);
         while !is_over {
             let now = Instant::now();
             let left = end.map(|end| end.saturating_duration_since(now));
@@ -173,7 +158,7 @@ impl<'a> Capture<'a> {
             self.take()?;
             // The last may still grow.
             let intervals = self.sink.statistics.intervals();
-            all_reported = report_all(&intervals[..intervals.len().saturating_sub(1)], reported, report);
+            all_reported = report_all(&intervals[..intervals.len().saturating_sub(1)], &mut reported, report);
         }
         Ok(())
     }

@@ -185,29 +185,74 @@ fn a_reader_that_reads_nothing_does_not_hold_up_the_end() {
     let output = child.wait_with_output().expect("it has ended");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("its reader has read nothing for 2s"), "{error}");
+    assert!(error.contains("it has taken nothing for 2s"), "{error}");
     let summary = read(file.path(), &[]);
     assert_eq!((&summary["packets"], &summary["kernel_drops"]), (&20.into(), &0.into()), "{summary}");
 }
 
-#[test]
-fn every_interval_reaches_a_reader_who_reads() {
-    skip_without_namespaces!();
-    let host = Namespace::new();
+/// A capture into this file with some 5,000 intervals, which is asked to end.
+fn of_many_intervals(host: &Namespace, file: &Scratch) -> Running {
     let mut command = host.command(PLIMSOLL);
-    let capture = Running::start(command.args(["capture", "-i", "lo", "--interval", "1ms", "--json"]));
+    let capture = ["capture", "-i", "lo", "-w", file.path(), "--interval", "1ms", "--json"];
+    let capture = Running::start(command.args(capture));
     // All intervals of the pause are over at once, as its end is the next packet.
     let send = "import socket, time\n\
                 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); receiver.bind((\"127.0.0.1\", 0))\n\
                 for pause in (0, 5): time.sleep(pause); receiver.sendto(b\"x\", receiver.getsockname())";
     host.output("python3", &["-c", send]);
     run("kill", &["-TERM", &capture.child.id().to_string()]);
-    let output = String::from_utf8(capture.output().stdout).expect("text");
+    capture
+}
+
+#[test]
+fn every_interval_and_the_summary_reach_a_reader_who_reads_however_slowly() {
+    skip_without_namespaces!();
+    let (host, file) = (Namespace::new(), Scratch::new(".pcapng"));
+    let mut capture = of_many_intervals(&host, &file);
+    let (mut output, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        // The summary alone takes longer than a reader who takes nothing is waited for.
+        std::thread::sleep(Duration::from_millis(50));
+        match std::io::Read::read(&mut capture.lines, &mut bytes).expect("a pipe") {
+            0 => break,
+            count => output.extend_from_slice(&bytes[..count]),
+        }
+    }
+    assert!(capture.child.wait().expect("it can be waited for").success());
+    let output = String::from_utf8(output).expect("text");
     let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect();
     let (summary, reported) = lines.split_last().expect("a summary");
     let intervals = summary["interval"].as_array().expect("intervals");
     assert!(intervals.len() > 5000 && reported.len() == intervals.len(), "{} of {}", reported.len(), intervals.len());
     assert!(reported.iter().zip(intervals).all(|(line, interval)| line["packets"] == interval["packets"]));
+}
+
+#[test]
+fn a_further_signal_ends_the_wait_for_a_slow_reader_and_the_file_is_complete_before() {
+    skip_without_namespaces!();
+    let (host, file) = (Namespace::new(), Scratch::new(".pcapng"));
+    let mut capture = of_many_intervals(&host, &file);
+    let started = Instant::now();
+    while read_once(&file) != Some(2) {
+        assert!(started.elapsed() < Duration::from_secs(60), "the file is not completed");
+    }
+    // Asked again and again, as a person would: it ends with one that comes late enough.
+    let mut bytes = [0; 4096];
+    while capture.child.try_wait().expect("it can be waited for").is_none() {
+        assert!(started.elapsed() < Duration::from_secs(60), "it does not end");
+        run("kill", &["-TERM", &capture.child.id().to_string()]);
+        let _ = std::io::Read::read(&mut capture.lines, &mut bytes);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let status = capture.child.wait().expect("it has ended");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15), "{status}");
+}
+
+/// The packets of a file, if it is complete.
+fn read_once(file: &Scratch) -> Option<u64> {
+    let output = Command::new(PLIMSOLL).args(["capture", "-r", file.path(), "--json"]).output().expect("it starts");
+    let summary: Value = serde_json::from_slice(&output.stdout).ok()?;
+    summary["packets"].as_u64().filter(|_| output.status.success())
 }
 
 #[test]

@@ -159,7 +159,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 self.begin_due(key);
             }
         }
-        self.dispatch(usize::MAX);
+        // Of them nothing is left for the next turn.
+        self.send_due(usize::MAX);
         self.note_submitted();
     }
 

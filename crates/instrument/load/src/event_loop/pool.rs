@@ -52,15 +52,18 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         Some(send_together_at(first, last, max_lag, boundary))
     }
 
+    /// Sends up to `most` requests that are due, once all that came in a sleep is read: on a
+    /// connection that is free something may lie that is no answer to what would be sent on it.
+    pub(super) fn dispatch(&mut self, most: usize) {
+        if self.backlog.is_handled(self.slept_at, self.entered) {
+            self.send_due(most);
+        }
+    }
+
     /// Sends up to `most` requests that are due, and takes the next for the connections that are
     /// free.
-    pub(super) fn dispatch(&mut self, most: usize) {
+    pub(super) fn send_due(&mut self, most: usize) {
         if !self.shared.config.pace.is_open() || !self.gate_passed || self.is_closed() {
-            return;
-        }
-        // On a connection that is free something may have come during a sleep, which is no answer
-        // to what would be sent on it now.
-        if !self.backlog.is_handled(self.slept_at, self.entered) {
             return;
         }
         for _ in 0..most {
