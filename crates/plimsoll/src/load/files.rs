@@ -150,6 +150,9 @@ fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Res
         newest = newest.max(part.number);
         // A part that comes too late for its own line enters the next: nothing is lost.
         let number = part.number.max(written);
+        if number != part.number && part.is_empty() {
+            continue;
+        }
         let began = part.began + (number - part.number) * 1_000_000_000;
         let nothing = Second { began, from: u64::MAX, ..Second::default() };
         let whole = pending.entry((number, part.phase)).or_insert(nothing);

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::support::forwarder::listener;
+use crate::support::network::Scratch;
 use crate::support::peer::{Run, command, outcome, read_once, serve};
 
 const CONNECTIONS: u64 = 20;
@@ -108,6 +109,21 @@ fn connections_stay_up_after_the_window_until_a_line_lets_them_close() {
             assert!(sent[0] > 0, "{engine} {pace}: {sent:?}");
         }
     }
+}
+
+#[test]
+fn seconds_after_the_window_are_none_of_its_time_series() {
+    let series = Scratch::new(".txt");
+    let mut held = Held::start(&format!("-R 100 --timeseries {}", series.path()), "");
+    // Until its lines are written: they wait for two seconds for what loops hand over late.
+    std::thread::sleep(Duration::from_millis(4500));
+    held.input = None;
+    let run = held.end();
+    let lines: Vec<Value> = series.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let window: Vec<&Value> = lines.iter().filter(|line| line["phase"] == "window").collect();
+    let completed: u64 = window.iter().filter_map(|line| line["completed"].as_u64()).sum();
+    assert_eq!(completed, run.count("requests.completed"), "{lines:?}");
+    assert!(window.iter().all(|line| line["covers_s"].as_f64() > Some(0.0)), "{lines:?}");
 }
 
 #[test]
