@@ -83,8 +83,8 @@ impl Printer {
         !self.output.shows_progress() || self.lines.try_send(self.output.line(record, sentence)).is_ok()
     }
 
-    /// The same once there is room for it; returns whether there was. For the end, when nothing else
-    /// is held up.
+    /// The same once there is room for it; returns whether there was. For the end, when nothing
+    /// else is held up.
     pub(crate) fn insist(&self, record: &impl Serialize, sentence: impl FnOnce() -> String) -> bool {
         !self.output.shows_progress() || self.send(self.output.line(record, sentence)).is_ok()
     }
