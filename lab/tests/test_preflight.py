@@ -48,6 +48,13 @@ def test_every_check_is_there_with_a_message_and_a_fix_where_one_is_due() -> Non
         assert (each.level == "ok") or each.fix, each
 
 
+def test_without_a_suite_nothing_is_said_to_be_needed() -> None:
+    """It said that "0 connections need one each at each end" and "take about 0.00 GiB"."""
+    found = findings(None)
+    said = {name: found[name].message for name in ("descriptors", "threads and pids", "memory")}
+    assert not [message for message in said.values() if " and " in message.replace("threads and processes", "")], said
+
+
 @pytest.mark.parametrize(
     ("forked", "threaded", "level", "limit", "need"),
     [

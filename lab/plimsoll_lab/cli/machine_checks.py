@@ -219,8 +219,9 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
         limits[MAPPINGS], asked[MAPPINGS] = (mappings - mappings // 32) // 4, threaded
     name = min(limits, key=lambda each: limits[each] - asked[each])
     least, need = limits[name], asked[name]
-    said = f"{least:,} threads and processes at most ({name}), and {need:,} are needed: one for each "
-    said += "connection, of the server, the generator or both"
+    said = f"{least:,} threads and processes at most ({name})"
+    if need:
+        said += f", and {need:,} are needed: one for each connection, of the server, the generator or both"
     if need >= least:
         yield Finding(check="threads and pids", level="warn", message=said, fix=f"raise {name.partition(',')[0]}")
     else:
@@ -248,7 +249,9 @@ def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
         each = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
         each += LOAD_BYTES.get(str(point.load.get("engine", "epoll")), 1 << 10)
         need = max(need, each * connections(point.load))
-    said = f"{has / 2**30:.1f} GiB available, and the connections take about {need / 2**30:.2f} GiB"
+    said = f"{has / 2**30:.1f} GiB available"
+    if need:
+        said += f", and the connections take about {need / 2**30:.2f} GiB"
     if need > MEMORY_SPARE * has:
         yield Finding(check="memory", level="refuse", message=said, fix="ask for fewer connections, or free memory")
     else:

@@ -60,11 +60,14 @@ class Descriptors:
 def descriptors(connections: int, of_commands: int) -> Descriptors:
     """Whether the descriptors are enough for the most connections of a suite, and for the most of
     a server that is no program of ours: ours go past the limit of a process by tables of their own
-    (docs/scale.md).
+    (docs/scale.md). Without connections what there is.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     has = "any number" if hard == resource.RLIM_INFINITY else f"{hard:,}"
-    said = f"a process may have {has} (ulimit -Hn), and {connections:,} connections need one each at each end"
+    said = f"a process may have {has} (ulimit -Hn)"
+    if not connections:
+        return Descriptors(said=said)
+    said += f", and {connections:,} connections need one each at each end"
     every = _text("/proc/sys/fs/file-max")
     # What is privileged goes past this one (proc_sys_fs(5)).
     if every is not None and 2 * connections > int(every) and os.geteuid() != 0:
