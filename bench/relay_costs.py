@@ -17,11 +17,18 @@ from plimsoll_lab.store.records import TrialRecord
 TARGET = "load.target"
 DIRECT = "server"
 """The part that is asked directly."""
-FIGURE = "response_time_us.mean"
 OURS = {"forwarder": "forwarding"}
 """What our own part does; other parts keep their names."""
 
 Json = Mapping[str, Any]
+
+
+def echo_time(summary: Json) -> str | None:
+    """The time of an echo that a run's suite has in its claims or references; none of a suite
+    about other figures.
+    """
+    stated = (each["figure"] for each in (*summary["claims"], *summary["references"]))
+    return next((figure for figure in stated if figure.endswith("_time_us.mean")), None)
 
 
 def relay_of(setting: Json) -> str:
@@ -36,14 +43,14 @@ def rest_of(setting: Json) -> str:
     return formatting.setting({path: value for path, value in setting.items() if path != TARGET})
 
 
-def paired_costs(trials: Sequence[TrialRecord]) -> list[dict[str, Any]]:
+def paired_costs(trials: Sequence[TrialRecord], figure: str) -> list[dict[str, Any]]:
     """Of each point behind a relay the time that it adds and how many times the direct echo it
-    takes, block by block.
+    takes, block by block, by a figure that is a time.
     """
     told = {
-        (relay_of(trial.setting), rest_of(trial.setting), trial.block): trial.figures[FIGURE]
+        (relay_of(trial.setting), rest_of(trial.setting), trial.block): trial.figures[figure]
         for trial in trials
-        if trial.outcome == "ok" and FIGURE in trial.figures
+        if trial.outcome == "ok" and figure in trial.figures
     }
     pairs: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for (relay, rest, block), value in told.items():
@@ -70,8 +77,10 @@ def sentence(summary: Json) -> str:
     result; empty of a suite that has no direct echo.
     """
     points = [point for point in summary["points"] if TARGET in point["point"]]
-    if DIRECT not in {relay_of(point["point"]) for point in points}:
+    figure = echo_time(summary)
+    if figure is None or DIRECT not in {relay_of(point["point"]) for point in points}:
         return ""
+    points = [{**point, "echo": point["figures"].get(figure)} for point in points]
     return " ".join(_of_size(points, summary.get("costs", ()), size) for size in _sizes(points))
 
 
@@ -102,7 +111,7 @@ def _cost(relay: str, points: Sequence[Json], costs: Sequence[Json]) -> str:
     if paired:
         added, times = paired[0]["added_us"], paired[0]["times"]
     else:
-        value, beside = (each["figures"][FIGURE]["mean"] for each in (point, direct))
+        value, beside = (each["echo"]["mean"] for each in (point, direct))
         added, times = [value - beside], [value / beside]
     said = f"{who} costs {_with_interval(added)} us and {_with_interval(times)} times the direct echo"
     failed = [each for each in own if int(each["point"]["load.connections"]) > count and each["outcome"] != "ok"]
@@ -117,7 +126,7 @@ def _few(which: str, point: Json) -> list[str]:
     the slowest.
     """
     valid = point["valid_n"]
-    told = point["figures"][FIGURE].get("n", valid)
+    told = point["echo"].get("n", valid)
     return [f"{told} of {valid} {which} trials"] if told < valid else []
 
 
@@ -127,7 +136,7 @@ def _direct(point: Json, points: Sequence[Json]) -> Iterator[Json]:
 
 
 def _told(point: Json) -> bool:
-    return point["outcome"] == "ok" and FIGURE in point["figures"]
+    return point["outcome"] == "ok" and point["echo"] is not None
 
 
 def _with_interval(numbers: Sequence[float]) -> str:

@@ -70,7 +70,9 @@ def claim_table(summary: Json) -> list[str]:
         found = each["reason"] if each["value"] is None else f"{number(each['value'])}{within}"
         if each["value"] is not None and each["outcome"] == "cannot be told" and each["reason"]:
             found += f"; {each['reason']}"
-        lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {each['free'] or ''} |")
+        later = "asked after the run" if each.get("asked_later") else None
+        free = "; ".join(filter(None, (each["free"], later)))
+        lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {free} |")
     lines += [
         f"| {each.name} | {each.expect} | this run was not asked | **open** | {each.free} |" for each in still_open
     ]

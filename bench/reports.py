@@ -23,12 +23,14 @@ import courses
 import three_servers
 from chapter import wrapped
 from kept import DRAWN, TABLED, along_of, dots, figures_of, is_of_a_client, label
-from relay_costs import paired_costs, sentence
+from relay_costs import echo_time, paired_costs, sentence
 from report_plots import OURS, THEIRS, law_plot, plot
 from report_tables import claim_table, open_points, point_table, process_table, reference_table, stopped
 
+from plimsoll_lab.analysis.claims import judge_claims
 from plimsoll_lab.analysis.closed_loop import Case, fit
 from plimsoll_lab.analysis.network import congestion_controls
+from plimsoll_lab.analysis.summary import points_of
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.expand import expand
@@ -76,17 +78,32 @@ def summary_of(run: str) -> dict[str, Any]:
     for line in reversed(done.stdout.splitlines()):
         if line.startswith("{") and json.loads(line).get("event") == "summary":
             summary = {key: value for key, value in json.loads(line).items() if key in KEPT}
+            folder = RunFolder(path=Path(run))
+            record = folder.read_run()
+            summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
+            summary["claims"] += asked_later(summary, folder)
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
                 own = [name for name in kept if not is_of_a_client(name) or "point" in point["point"]]
                 point["figures"] = {name: found for name, found in point["figures"].items() if name in own}
             summary |= courses.courses_of(run)
-            folder = RunFolder(path=Path(run))
-            record = folder.read_run()
-            summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
-            costs = paired_costs(folder.read_trials()) if summary["suite"] in CHAPTERS["port-fwd"] else []
+            figure = echo_time(summary) if summary["suite"] in CHAPTERS["port-fwd"] else None
+            costs = paired_costs(folder.read_trials(), figure) if figure is not None else []
             return summary | {"congestion": congestion_controls(record), "costs": costs}
     raise SystemExit(f"{run}: it has no summary: {done.stderr.strip() or done.stdout[-200:]}")
+
+
+def asked_later(summary: Json, folder: RunFolder) -> list[dict[str, Any]]:
+    """The claims that the suite of today has and that of the run had not, judged from the same
+    trials; none where the suite measures otherwise today.
+    """
+    if changed_keys(summary):
+        return []
+    run, trials = folder.read_run(), folder.read_trials()
+    asked = {each.name for each in run.claims}
+    new = [each for each in read_file(find(summary["suite"])).claims if each.name not in asked]
+    found = judge_claims(run.model_copy(update={"claims": new}), points_of(run, trials), trials)
+    return [each.model_dump(mode="json") | {"asked_later": True} for each in found]
 
 
 def processes_of(run: str) -> list[dict[str, Any]]:

@@ -47,4 +47,12 @@ def test_the_small_form_of_a_suite_runs_to_its_end(tmp_path: Path, name: str) ->
     chapter = next(each for each in ("port-fwd", "http-saturation", name) if name.startswith(each))
     kept = run_bench(tmp_path, "reports.py", chapter, str(run))
     assert kept.returncode == 0, kept.stderr
-    assert f"## {name}\n" in (tmp_path / "docs" / f"report-{chapter}.md").read_text()
+    page = tmp_path / "docs" / f"report-{chapter}.md"
+    assert f"## {name}\n" in page.read_text()
+    # A claim that the suite has today, and had not as it ran, is judged from the same trials.
+    record = json.loads((run / "run.json").read_text())
+    later = record["claims"].pop(0)
+    (run / "run.json").write_text(json.dumps(record))
+    assert run_bench(tmp_path, "reports.py", chapter, str(run)).returncode == 0
+    rows = [row for row in page.read_text().splitlines() if "asked after the run |" in row]
+    assert [row.split(" | ")[0] for row in rows] == [f"| {later['name']}"]

@@ -188,7 +188,7 @@ def test_costs_are_of_trials_of_one_block() -> None:
 
     direct = [trial(DIRECT, block, mean) for block, mean in ((1, 10.0), (2, 20.0), (3, 30.0))]
     behind = [trial(FORWARDED, 1, 20.0), trial(FORWARDED, 2, 40.0), trial(FORWARDED, 3, 999.0, "invalid")]
-    (found,) = bench_module("relay_costs").paired_costs([*direct, *behind])
+    (found,) = bench_module("relay_costs").paired_costs([*direct, *behind], "response_time_us.mean")
     assert (found["relay"], found["rest"]) == ("forwarder", "10 connections")
     assert found["added_us"][0] == 15.0
     assert found["times"] == pytest.approx([2.0, 2.0, 2.0])
