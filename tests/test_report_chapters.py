@@ -179,6 +179,14 @@ def test_a_chapter_says_by_how_many_trials_it_knows_what_forwarding_costs(tmp_pa
     assert "times the direct echo at 1,000 connections, and has no result" in chapter
 
 
+def test_a_unit_is_said_unless_it_is_a_word_of_the_figures_name() -> None:
+    """An elapsed time had none, as there is an s in "elapsed"."""
+    shown = bench_module("report_plots").shown
+    assert shown("elapsed_s", [12.0]) == (1.0, "elapsed time (s)")
+    assert shown("server.cpu_cores", [0.5])[1].endswith("(cores)")
+    assert shown("packets_per_s", [9.0])[1].count("a second") == 1
+
+
 def test_costs_are_of_trials_of_one_block() -> None:
     def trial(target: list[str], block: int, mean_us: float, outcome: str = "ok") -> Any:  # noqa: ANN401 - a record
         setting = {"load.target": target, "load.connections": 10}
