@@ -44,7 +44,7 @@ def shown(figure: str, values: Sequence[float]) -> tuple[float, str]:
     largest = max(map(abs, values), default=0.0)
     steps = [(1.0, 0.0, known.unit), *LARGER.get(known.unit, ())]
     factor, unit = next((factor, unit) for factor, least, unit in reversed(steps) if largest >= least)
-    said = unit == "count" or f" {unit} " in f" {known.label} "
+    said = unit in {"count", "number"} or f" {unit} " in f" {known.label} "
     return factor, known.label + ("" if said else f" ({unit})")
 
 

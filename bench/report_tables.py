@@ -114,13 +114,14 @@ def _written(value: float, unit: str) -> str:
 
 def process_table(summary: Json) -> list[str]:
     """The server's processes, as the document has them in a table of top(1)."""
-    listed = summary.get("processes") or []
-    if not listed:
+    told = summary.get("processes")
+    if not told:
         return []
+    listed = told["listed"]
     share = 100 * sum(each["cpu_cores"] for each in listed)
     said = f"{len(listed)} processes of the server used {share:.1f} % of a CPU together"
     lines = [
-        f"Of one trial, {listed[0]['point']}: {said}.",
+        f"Of the first trial at {told['point']}: {said}, and the server in all {100 * told['cpu_cores']:.1f} %.",
         "",
         "| PID | %CPU | command |",
         "|---|---|---|",

@@ -22,7 +22,7 @@ import axes
 import courses
 import three_servers
 from chapter import wrapped
-from kept import DRAWN, TABLED, along_of, dots, figures_of, is_of_a_client, label
+from kept import DRAWN, TABLED, along_of, dots, figures_of, is_at, is_of_a_client, label
 from relay_costs import echo_time, paired_costs, sentence
 from report_plots import OURS, THEIRS, law_plot, plot
 from report_tables import claim_table, open_points, point_table, process_table, reference_table, stopped
@@ -80,7 +80,7 @@ def summary_of(run: str) -> dict[str, Any]:
             summary = {key: value for key, value in json.loads(line).items() if key in KEPT}
             folder = RunFolder(path=Path(run))
             record = folder.read_run()
-            summary |= {"processes": processes_of(run), "suite_text": record.suite.text}
+            summary |= {"processes": processes_of(folder), "suite_text": record.suite.text}
             summary["claims"] += asked_later(summary, folder)
             kept = {*figures_of(summary), *TABLED.get(summary["suite"], ()), *SHOWN}
             for point in summary["points"]:
@@ -106,16 +106,17 @@ def asked_later(summary: Json, folder: RunFolder) -> list[dict[str, Any]]:
     return [each.model_dump(mode="json") | {"asked_later": True} for each in found]
 
 
-def processes_of(run: str) -> list[dict[str, Any]]:
-    """The server's processes in the trial with the most of them that used any CPU, and its point;
-    none where the suite does not ask for them.
+def processes_of(folder: RunFolder) -> dict[str, Any]:
+    """The server's processes that used any CPU, of the first trial at a point of which the document
+    states something, beside the CPU of the server in all; empty where the suite does not ask for
+    them.
     """
-    found: tuple[str, list[dict[str, Any]]] = ("", [])
-    for trial in RunFolder(path=Path(run)).read_trials():
+    stated = [dict(each.at) for each in folder.read_run().references]
+    for trial in folder.read_trials():
         listed = [dict(each) for each in trial.server.get("processes", ()) if each["cpu_cores"] > 0]
-        if trial.outcome == "ok" and len(listed) > len(found[1]):
-            found = (label(trial.setting), listed)
-    return [{"point": found[0], **each} for each in found[1]]
+        if listed and trial.outcome == "ok" and any(is_at(trial.setting, place) for place in stated):
+            return {"point": label(trial.setting), "cpu_cores": trial.figures["server.cpu_cores"], "listed": listed}
+    return {}
 
 
 def settings_of(text: str) -> dict[str, object]:

@@ -79,16 +79,16 @@ def test_a_ladder_is_drawn_along_its_steps_with_the_servers_processes_and_the_co
         *(step({path: count}, 100.0 + count) for count in (1, 3, 15)),
         step({"role.saturator.active": False}, 777),
     ]
-    busy = [
-        {"point": "15 saturator connections", "pid": 40 + n, "name": "plimsoll", "cpu_cores": 0.066} for n in (1, 2)
-    ]
+    listed = [{"pid": 40 + n, "name": "plimsoll", "cpu_cores": 0.066} for n in (1, 2)]
+    busy = {"point": "15 saturator connections", "cpu_cores": 0.14, "listed": listed}
     told = {"suite": "http-saturation-ladder", "claims": [], "references": [], "points": points, "processes": busy}
     chapter = write(tmp_path, "http-saturation", SUMMARY | told)
     drawn = (tmp_path / "docs/results/report-http-saturation-ladder-host-load_average.svg").read_text()
     assert "115" in drawn
     assert "777" not in drawn, "the control is no step"
     assert "| 777 ± 0.1 |" in chapter
-    assert "15 saturator connections: 2 processes of the server used 13.2 % of a CPU together" in chapter
+    used = "2 processes of the server used 13.2 % of a CPU together, and the server in all 14.0 %"
+    assert f"Of the first trial at 15 saturator connections: {used}." in flat(chapter)
     assert "| 42 | 6.6 | plimsoll |" in chapter
 
 
