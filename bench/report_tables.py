@@ -121,7 +121,8 @@ def process_table(summary: Json) -> list[str]:
     share = 100 * sum(each["cpu_cores"] for each in listed)
     said = f"{len(listed)} processes of the server used {share:.1f} % of a CPU together"
     lines = [
-        f"Of the first trial at {told['point']}: {said}, and the server in all {100 * told['cpu_cores']:.1f} %.",
+        f"Of the first trial at {told['point']}: {said}, and the server in all {100 * told['cpu_cores']:.1f} %; "
+        "what a process uses after it was seen last, before it ends, is in the latter alone.",
         "",
         "| PID | %CPU | command |",
         "|---|---|---|",

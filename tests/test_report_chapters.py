@@ -87,8 +87,8 @@ def test_a_ladder_is_drawn_along_its_steps_with_the_servers_processes_and_the_co
     assert "115" in drawn
     assert "777" not in drawn, "the control is no step"
     assert "| 777 ± 0.1 |" in chapter
-    used = "2 processes of the server used 13.2 % of a CPU together, and the server in all 14.0 %"
-    assert f"Of the first trial at 15 saturator connections: {used}." in flat(chapter)
+    used = "2 processes of the server used 13.2 % of a CPU together, and the server in all 14.0 %; what a process"
+    assert f"Of the first trial at 15 saturator connections: {used}" in flat(chapter)
     assert "| 42 | 6.6 | plimsoll |" in chapter
 
 
