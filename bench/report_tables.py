@@ -112,6 +112,9 @@ def _written(value: float, unit: str) -> str:
     return f"{value:,.0f}" if unit == "count" else formatting.number(value, unit)
 
 
+UNSEEN = "what a process uses after it was seen last, before it ends, is in the latter alone"
+
+
 def process_table(summary: Json) -> list[str]:
     """The server's processes, as the document has them in a table of top(1)."""
     told = summary.get("processes")
@@ -119,10 +122,10 @@ def process_table(summary: Json) -> list[str]:
         return []
     listed = told["listed"]
     share = 100 * sum(each["cpu_cores"] for each in listed)
+    in_all = 100 * told["cpu_cores"]
     said = f"{len(listed)} processes of the server used {share:.1f} % of a CPU together"
     lines = [
-        f"Of the first trial at {told['point']}: {said}, and the server in all {100 * told['cpu_cores']:.1f} %; "
-        "what a process uses after it was seen last, before it ends, is in the latter alone.",
+        f"Of the first trial at {told['point']}: {said}, and the server in all {in_all:.1f} %; {UNSEEN}.",
         "",
         "| PID | %CPU | command |",
         "|---|---|---|",
