@@ -147,32 +147,38 @@ impl ServiceContext for Environment {
     }
 }
 
-/// From here on the CPU clock tells how much was burnt. It takes a system call, of a few hundred
-/// nanoseconds, so that shorter times would be a third longer than was asked for.
-const BY_CPU_CLOCK: Duration = Duration::from_micros(50);
-/// Between two looks at the wall clock no more passes than this while the thread has its CPU.
+/// Shorter times are spun by the wall clock: the CPU clock takes a system call, of a few hundred
+/// nanoseconds, and would make a microsecond half as long again.
+const BY_WALL_CLOCK: Duration = Duration::from_micros(50);
+/// Where more than this lies between two looks at the wall clock, others had the CPU meanwhile, or
+/// a look takes that long here.
 const AWAY: Duration = Duration::from_micros(2);
 
 /// Burns CPU time of the calling thread.
 pub(crate) fn burn(time: Duration) {
-    if time >= BY_CPU_CLOCK {
-        let until = clock::thread_cpu_time() + time;
+    let left = if time < BY_WALL_CLOCK { spin(time, Instant::now) } else { time };
+    if !left.is_zero() {
+        let until = clock::thread_cpu_time() + left;
         while clock::thread_cpu_time() < until {
             std::hint::spin_loop();
         }
-        return;
     }
-    let mut last = Instant::now();
-    let mut until = last + time;
-    while last < until {
-        let now = Instant::now();
+}
+
+/// Spins until that time has passed by a clock; returns what is left of it where the clock does
+/// not tell how much of that the thread had the CPU.
+fn spin(time: Duration, mut look: impl FnMut() -> Instant) -> Duration {
+    let (mut left, mut last) = (time, look());
+    while !left.is_zero() {
+        let now = look();
         let passed = now - last;
         if passed > AWAY {
-            // Others had the CPU.
-            until += passed;
+            break;
         }
+        left = left.saturating_sub(passed);
         last = now;
     }
+    left
 }
 
 #[cfg(test)]
@@ -201,6 +207,22 @@ mod tests {
             let burnt = cost(|| (0..TIMES).for_each(|_| burn(asked))) / TIMES;
             assert!(burnt >= asked * 99 / 100, "{burnt:?} for {asked:?}");
             assert!(burnt <= asked * 110 / 100 + 4 * look, "{burnt:?} for {asked:?}, a look takes {look:?}");
+        }
+    }
+
+    #[test]
+    fn the_wall_clock_is_left_for_the_cpu_clock_where_it_does_not_tell_who_had_the_cpu() {
+        let begun = Instant::now();
+        // What is left after looks that lie so many nanoseconds apart.
+        for (apart, left) in [(&[400][..], 0), (&[3000], 1000), (&[400, 400, 90_000], 200)] {
+            let mut steps = apart.iter().chain(std::iter::repeat(&apart[apart.len() - 1]));
+            let mut now = begun;
+            let mut look = || {
+                let seen = now;
+                now += Duration::from_nanos(*steps.next().expect("without end"));
+                seen
+            };
+            assert_eq!(spin(Duration::from_nanos(1000), &mut look), Duration::from_nanos(left), "{apart:?}");
         }
     }
 
