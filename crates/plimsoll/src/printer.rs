@@ -1,7 +1,7 @@
 //! A thread that prints, so that a reader of standard output who does not read holds nothing up:
 //! neither the frames of a link or the packets of a capture, nor their end.
 
-use std::cell::OnceCell;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -25,8 +25,8 @@ const LINES_WAITING: usize = 1024;
 /// pipe takes no less (pipe(7)).
 const PIECE_BYTES: usize = 4096;
 
-/// For how long a reader who takes nothing is waited for at the end. One who has kept the end
-/// waiting for this long does so until a further signal at most.
+/// For how long a reader who takes less than a piece is waited for at the end. One who has kept the
+/// end waiting for this long does so until a further signal at most.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often the reader is looked at meanwhile.
@@ -36,12 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) struct Printer {
     output: Output,
     lines: SyncSender<String>,
-    /// Pieces that were written so far.
-    written: Arc<AtomicU64>,
     /// What became of the last line.
     printed: Receiver<io::Result<()>>,
-    /// When the end began to wait for the reader.
-    waits_since: OnceCell<Instant>,
+    reader: Reader,
 }
 
 impl Printer {
@@ -70,7 +67,7 @@ impl Printer {
             .name("printer".to_owned())
             .spawn(print)
             .context("cannot start the thread that prints")?;
-        Ok(Printer { output, lines, written, printed, waits_since: OnceCell::new() })
+        Ok(Printer { output, lines, printed, reader: Reader { written, waits: Cell::new(None) } })
     }
 
     /// As [`Output::print`]: an interim record, or sentence unless all is to be quiet.
@@ -107,12 +104,11 @@ impl Printer {
 
     fn finish(self, last: String) -> io::Result<()> {
         self.send(last)?;
-        let mut patience = Patience::of(&self);
         drop(self.lines);
         loop {
             match self.printed.try_recv() {
                 Ok(printed) => return printed,
-                Err(TryRecvError::Empty) => patience.wait()?,
+                Err(TryRecvError::Empty) => self.reader.wait()?,
                 Err(TryRecvError::Disconnected) => {
                     return Err(io::Error::other("the thread that prints panicked"));
                 }
@@ -122,40 +118,44 @@ impl Printer {
 
     /// Has a line printed, and waits for room for it while the reader reads.
     fn send(&self, mut line: String) -> io::Result<()> {
-        let mut patience = Patience::of(self);
         while let Err(TrySendError::Full(unsent)) = self.lines.try_send(line) {
-            patience.wait()?;
+            self.reader.wait()?;
             line = unsent;
         }
         Ok(())
     }
 }
 
-/// A wait for the reader that ends once it takes nothing any more.
-struct Patience {
+/// Whoever reads standard output, as far as what is written tells.
+struct Reader {
+    /// Pieces whose writing was begun so far.
     written: Arc<AtomicU64>,
-    before: u64,
-    until: Instant,
-    since: Instant,
+    /// How the end waits for it, once it does.
+    waits: Cell<Option<Waiting>>,
 }
 
-impl Patience {
-    fn of(printer: &Printer) -> Patience {
-        let (written, now) = (Arc::clone(&printer.written), Instant::now());
-        let before = written.load(Ordering::Relaxed);
-        Patience { written, before, until: now + PATIENCE, since: *printer.waits_since.get_or_init(|| now) }
-    }
+#[derive(Clone, Copy)]
+struct Waiting {
+    since: Instant,
+    /// Pieces that were written at the last look, and since when no more were.
+    written: u64,
+    idle_since: Instant,
+}
 
-    /// Waits for a moment, or says that it is over.
-    fn wait(&mut self) -> io::Result<()> {
+impl Reader {
+    /// Waits for a moment, or says that it is over, as the reader takes nothing any more.
+    fn wait(&self) -> io::Result<()> {
         let (written, now) = (self.written.load(Ordering::Relaxed), Instant::now());
-        if std::mem::replace(&mut self.before, written) != written {
-            self.until = now + PATIENCE;
+        let mut waiting = self.waits.get().unwrap_or(Waiting { since: now, written, idle_since: now });
+        if waiting.written != written {
+            waiting = Waiting { written, idle_since: now, ..waiting };
         }
-        if now >= self.until {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it has taken nothing for {PATIENCE:?}")));
+        self.waits.set(Some(waiting));
+        if now >= waiting.idle_since + PATIENCE {
+            let taken = format!("less than {} KiB of it was taken in {PATIENCE:?}", PIECE_BYTES / 1024);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, taken));
         }
-        if now >= self.since + PATIENCE {
+        if now >= waiting.since + PATIENCE {
             // Whoever asks once more does not want to wait.
             signal::release_all();
         }
