@@ -37,6 +37,7 @@ def point_table(summary: Json) -> list[str]:
             cells.append(
                 number(factor * found["mean"] if found else None)
                 + (spread_of(found, factor) if found else "")
+                + (of_fewer(found, point["valid_n"]) if found else "")
                 + ("?" if found and point.get("doubtful") else "")
                 + (f" ({'; '.join(others)})" if others else "")
             )
@@ -44,6 +45,12 @@ def point_table(summary: Json) -> list[str]:
             cells[0] += f" {point['outcome']}"
         lines.append(f"| {label(point['point'])} | {' | '.join(cells)} | {point['valid_n']}/{point['n']} |")
     return [*lines, ""]
+
+
+def of_fewer(found: Json, results: int) -> str:
+    """How many trials tell a figure, where not all with a result do."""
+    told = found.get("n", results)
+    return f" (of {told})" if told < results else ""
 
 
 def spread_of(found: Json, factor: float) -> str:
@@ -68,8 +75,11 @@ def claim_table(summary: Json) -> list[str]:
         interval = each["interval"]
         within = f" [{', '.join(map(number, interval))}]" if interval else ""
         found = each["reason"] if each["value"] is None else f"{number(each['value'])}{within}"
-        if each["value"] is not None and each["outcome"] == "cannot be told" and each["reason"]:
-            found += f"; {each['reason']}"
+        # What the outcome says is not said twice; how many blocks tell it is.
+        reason = each["reason"] or ""
+        further = reason if each["outcome"] == "cannot be told" else reason.partition("; ")[2]
+        if each["value"] is not None and further:
+            found += f"; {further}"
         later = "asked after the run" if each.get("asked_later") else None
         free = "; ".join(filter(None, (each["free"], later)))
         lines.append(f"| {each['name']} | {each['expect']} | {found} | **{each['outcome']}** | {free} |")
@@ -112,9 +122,6 @@ def _written(value: float, unit: str) -> str:
     return f"{value:,.0f}" if unit == "count" else formatting.number(value, unit)
 
 
-UNSEEN = "what a process uses after it was seen last, before it ends, is in the latter alone"
-
-
 def process_table(summary: Json) -> list[str]:
     """The server's processes, as the document has them in a table of top(1)."""
     told = summary.get("processes")
@@ -123,9 +130,11 @@ def process_table(summary: Json) -> list[str]:
     listed = told["listed"]
     share = 100 * sum(each["cpu_cores"] for each in listed)
     in_all = 100 * told["cpu_cores"]
-    said = f"{len(listed)} processes of the server used {share:.1f} % of a CPU together"
+    said = f"{len(listed)} of the {told['seen']} processes of the server that were seen"
+    used = f"used {share:.1f} % of a CPU together, and the server in all {in_all:.1f} %"
+    known = "Of each is known what it had used as it was seen last, in whole clock ticks of 10 ms"
     lines = [
-        f"Of the first trial at {told['point']}: {said}, and the server in all {in_all:.1f} %; {UNSEEN}.",
+        f"Of the first trial at {told['point']}: {said} {used}. {known}.",
         "",
         "| PID | %CPU | command |",
         "|---|---|---|",

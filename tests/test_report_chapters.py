@@ -80,15 +80,17 @@ def test_a_ladder_is_drawn_along_its_steps_with_the_servers_processes_and_the_co
         step({"role.saturator.active": False}, 777),
     ]
     listed = [{"pid": 40 + n, "name": "plimsoll", "cpu_cores": 0.066} for n in (1, 2)]
-    busy = {"point": "15 saturator connections", "cpu_cores": 0.14, "listed": listed}
+    busy = {"point": "15 saturator connections", "cpu_cores": 0.14, "seen": 9, "listed": listed}
     told = {"suite": "http-saturation-ladder", "claims": [], "references": [], "points": points, "processes": busy}
     chapter = write(tmp_path, "http-saturation", SUMMARY | told)
     drawn = (tmp_path / "docs/results/report-http-saturation-ladder-host-load_average.svg").read_text()
     assert "115" in drawn
     assert "777" not in drawn, "the control is no step"
     assert "| 777 ± 0.1 |" in chapter
-    used = "2 processes of the server used 13.2 % of a CPU together, and the server in all 14.0 %; what a process"
-    assert f"Of the first trial at 15 saturator connections: {used}" in flat(chapter)
+    used = (
+        "2 of the 9 processes of the server that were seen used 13.2 % of a CPU together, and the server in all 14.0 %"
+    )
+    assert f"Of the first trial at 15 saturator connections: {used}." in flat(chapter)
     assert "| 42 | 6.6 | plimsoll |" in chapter
 
 
@@ -185,6 +187,7 @@ def test_a_unit_is_said_unless_it_is_a_word_of_the_figures_name() -> None:
     assert shown("elapsed_s", [12.0]) == (1.0, "elapsed time (s)")
     assert shown("server.cpu_cores", [0.5])[1].endswith("(cores)")
     assert shown("packets_per_s", [9.0])[1].count("a second") == 1
+    assert shown("host.load_average", [9.0])[1] == "load average"
 
 
 def test_costs_are_of_trials_of_one_block() -> None:

@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from laboratory import BINARY, ROOT, run_bench
 sys.path.append(str(ROOT / "bench"))  # at the end: bench/http.py is not the library's http
 import axes
 import courses
+import relay_costs
+import report_tables
 import reports
 import three_servers
 
@@ -137,6 +140,51 @@ def test_a_run_has_the_points_whose_settings_are_lists() -> None:
     assert said["open_points"] == []
     assert len(said["references"]) == len(references)
     assert len(reports.todays(whole | {"points": points[1:]})["open_points"]) == 1
+
+
+LADDER = {"server.model": "fork", "role.saturator.http": "1.1", "role.saturator.connections": 15}
+
+
+def test_the_table_of_processes_is_of_the_documents_own_point_with_what_was_seen() -> None:
+    def trial(connections: int, *cores: float, outcome: str = "ok") -> SimpleNamespace:
+        seen = [{"pid": pid, "name": "plimsoll", "cpu_cores": each} for pid, each in enumerate(cores)]
+        setting = LADDER | {"role.saturator.connections": connections}
+        return SimpleNamespace(
+            setting=setting, outcome=outcome, server={"processes": seen}, figures={"server.cpu_cores": 0.98}
+        )
+
+    trials = [trial(30, *[0.01] * 76), trial(15, 0.5, outcome="invalid"), trial(15, 0.06, 0.0, 0.07), trial(15, 0.9)]
+    run = SimpleNamespace(references=[SimpleNamespace(at=LADDER)])
+    found = reports.processes_of(SimpleNamespace(read_run=lambda: run, read_trials=lambda: trials))
+    assert (found["seen"], found["cpu_cores"]) == (3, 0.98)
+    assert [each["cpu_cores"] for each in found["listed"]] == [0.06, 0.07]
+    run.references = []
+    assert reports.processes_of(SimpleNamespace(read_run=lambda: run, read_trials=lambda: trials)) == {}
+
+
+def test_no_claim_is_judged_later_where_the_suite_measures_otherwise_today() -> None:
+    text = (
+        (ROOT / "suites" / "http-saturation-ladder.toml").read_text().replace("connections = 5\n", "connections = 6\n")
+    )
+    unread = SimpleNamespace()
+    assert reports.asked_later({"suite": "http-saturation-ladder", "suite_text": text}, unread) == []
+
+
+def test_an_echo_time_is_the_one_that_the_suite_claims() -> None:
+    claims = [{"figure": "connections.established"}, {"figure": "service_time_us.mean"}]
+    assert relay_costs.echo_time({"claims": claims, "references": []}) == "service_time_us.mean"
+    assert relay_costs.echo_time({"claims": claims[:1], "references": []}) is None
+
+
+def test_a_table_says_of_how_many_trials_and_blocks_it_is() -> None:
+    """A claim was confirmed by 2 of 20 blocks, and a mean of 5 trials stood beside 20/20."""
+    reason = "the whole interval lies in the claimed range; 2 of 20 blocks tell it"
+    claim = {"name": "it falls", "expect": "< 1", "value": 0.7, "interval": [0.6, 0.9], "outcome": "confirmed"}
+    summary = {"claims": [claim | {"reason": reason, "free": None}]}
+    (row,) = report_tables.claim_table(summary)[2:-1]
+    assert row == "| it falls | < 1 | 0.7 [0.6, 0.9]; 2 of 20 blocks tell it | **confirmed** |  |"
+    few = SUMMARY | {"suite": "http-saturation-ladder", "points": [point({}, server__cpu_cores=0.5) | {"valid_n": 20}]}
+    assert "0.5 ± 0.005 (of 6) |" in report_tables.point_table(few)[2]
 
 
 PACKETS = {"point": "case 1", "at_s": "0.5 1.5 2.5", "packets": "10 90 80", "syn": "9 0 0", "rst": "0 0 0"}
