@@ -67,6 +67,11 @@ MEASURED = ("server", "load", "matrix", "run", "network", "place", "role", "poin
 DEFAULT_CONTROL = "bbr"
 """The default of the kernel that runs were made on which do not say what their hosts used."""
 
+ABOUT_POINTS = (
+    "Mean and standard deviation, median and its interval of 95 % of our trials, and of how many where not all tell it; "
+    "the document's in brackets."
+)
+
 Json = Mapping[str, Any]
 
 
@@ -283,8 +288,7 @@ def section(suite: str) -> list[str]:
         lines += law_lines(summary)
     return [
         *lines,
-        "Mean and standard deviation, median and its interval of 95 % of our trials, and of how many where not all tell "
-        "it; the document's in brackets.",
+        ABOUT_POINTS,
         "",
         *point_table(summary),
         *reference_table(summary),
