@@ -68,8 +68,8 @@ DEFAULT_CONTROL = "bbr"
 """The default of the kernel that runs were made on which do not say what their hosts used."""
 
 ABOUT_POINTS = (
-    "Mean and standard deviation, median and its interval of 95 % of our trials, and of how many where not all tell it; "
-    "the document's in brackets."
+    "Mean and standard deviation, median and its interval of 95 % of our trials, and of how many where not all tell "
+    "it; the document's in brackets."
 )
 
 Json = Mapping[str, Any]
