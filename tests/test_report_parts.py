@@ -155,18 +155,19 @@ def test_the_table_of_processes_is_of_the_documents_own_point_with_what_was_seen
 
     trials = [trial(30, *[0.01] * 76), trial(15, 0.5, outcome="invalid"), trial(15, 0.06, 0.0, 0.07), trial(15, 0.9)]
     run = SimpleNamespace(references=[SimpleNamespace(at=LADDER)])
-    found = reports.processes_of(SimpleNamespace(read_run=lambda: run, read_trials=lambda: trials))
+    folder: Any = SimpleNamespace(read_run=lambda: run, read_trials=lambda: trials)
+    found = reports.processes_of(folder)
     assert (found["seen"], found["cpu_cores"]) == (3, 0.98)
     assert [each["cpu_cores"] for each in found["listed"]] == [0.06, 0.07]
     run.references = []
-    assert reports.processes_of(SimpleNamespace(read_run=lambda: run, read_trials=lambda: trials)) == {}
+    assert reports.processes_of(folder) == {}
 
 
 def test_no_claim_is_judged_later_where_the_suite_measures_otherwise_today() -> None:
     text = (
         (ROOT / "suites" / "http-saturation-ladder.toml").read_text().replace("connections = 5\n", "connections = 6\n")
     )
-    unread = SimpleNamespace()
+    unread: Any = SimpleNamespace()
     assert reports.asked_later({"suite": "http-saturation-ladder", "suite_text": text}, unread) == []
 
 
