@@ -309,7 +309,7 @@ def carry_out(
             for place, planned in enumerate(left):
                 point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]
-                started = _started(planned, point, len(plan.trials), coming)
+                started = _started(plan, planned, point, coming)
                 trial = stored = again.get(planned.number)
                 lasting = lasting_causes(made)
                 try:
@@ -351,7 +351,7 @@ def carry_out(
     return interrupted
 
 
-def _started(planned: PlannedTrial, point: Point, total: int, coming: list[Json]) -> Json:
+def _started(plan: Plan, planned: PlannedTrial, point: Point, coming: list[Json]) -> Json:
     """A trial that begins, and which come after it."""
-    about = {"number": planned.number, "of": total, "block": planned.block, "point": dict(point.setting)}
-    return {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": coming}
+    about = {"number": planned.number, "of": len(plan.trials), "block": planned.block, "point": dict(point.setting)}
+    return {"event": "trial_started", **about, "predicted_s": trial_s(plan.suite, point), "next": coming}

@@ -193,7 +193,8 @@ class SearchRun:
                 f"{dict(point.setting)}; resume with the lab that began the run"
             )
         about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
-        started: Json = {"event": "trial_started", **about, "predicted_s": trial_s(point), "next": []}
+        lasting_s = trial_s(self._warmed_up(self._plan.suite, point), point)
+        started: Json = {"event": "trial_started", **about, "predicted_s": lasting_s, "next": []}
         trial = self._trial(self._plan, point, planned, made, started, stored)
         self.trials.append(trial)
         if trial is not stored:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.placement import LOAD, SERVER, way
 from plimsoll_lab.suite.settings import Settings, texts
-from plimsoll_lab.suite.spec import Plan, Point, SearchSettings
+from plimsoll_lab.suite.spec import Plan, Point, SearchSettings, Suite
 from plimsoll_lab.suite.topology import LinkSettings
 from plimsoll_lab.suite.units import bits_per_s, duration_s
 
@@ -103,20 +103,19 @@ def think_s(load: Settings) -> float:
 
 def predicted_s(plan: Plan) -> float:
     """How long the run will take, roughly."""
-    warm_up = duration_s(plan.suite.run.warm_up) if plan.suite.run.warm_up else 0.0
     search = plan.suite.search
     if search is not None:
         middle = {search.key: round(math.sqrt(search.lowest * search.highest))}
         points = {each.number: replace(each, load={**each.load, **middle}) for each in plan.points}
-        return sum(_search_s(search, points[each.point], warm_up) for each in plan.trials)
-    times = {point.number: warm_up + trial_s(point) for point in plan.points}
+        return sum(_search_s(plan.suite, search, points[each.point]) for each in plan.trials)
+    times = {point.number: trial_s(plan.suite, point) for point in plan.points}
     return sum(times[trial.point] for trial in plan.trials)
 
 
-def _search_s(search: SearchSettings, point: Point, warm_up_s: float) -> float:
+def _search_s(suite: Suite, search: SearchSettings, point: Point) -> float:
     """How long a search takes at least: its trials become longer where they have to."""
     first_s = duration_s(str(point.load["duration"])) if "duration" in point.load else 1.0
-    searching_s = _searching_trials(search) * (warm_up_s + trial_s(point))
+    searching_s = _searching_trials(search) * trial_s(suite, point)
     return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
 
 
@@ -127,9 +126,10 @@ def _searching_trials(search: SearchSettings) -> int:
     return (rises + halvings) * (search.trials // 2 + 1)
 
 
-def trial_s(point: Point) -> float:
-    """How long one trial of a point will take, roughly."""
+def trial_s(suite: Suite, point: Point) -> float:
+    """How long one trial of a point will take, with its warm-up, roughly."""
     load = point.load
+    warm_up = duration_s(suite.run.warm_up) if suite.run.warm_up else 0.0
     window = 0.0
     if "duration" in load:
         window = duration_s(str(load["duration"]))
@@ -138,7 +138,7 @@ def trial_s(point: Point) -> float:
     elif "requests" in load:
         window = units.count(str(load["requests"])) / requests_per_s(point)
     others = sum(role.kind == LOAD and not role.measured for role in point.roles)
-    return TRIAL_OVERHEAD_S + OTHER_LOAD_S * others + connections(load) * CONNECTION_COST_S + window
+    return TRIAL_OVERHEAD_S + OTHER_LOAD_S * others + connections(load) * CONNECTION_COST_S + warm_up + window
 
 
 def requests_per_s(point: Point) -> float:

@@ -397,4 +397,4 @@ def _timeout_s(suite: Suite, point: Point) -> float:
     """Generous: ten times the prediction and a minute, for a slow server is a result and a hung one
     is not.
     """
-    return suite.run.trial_timeout or 60.0 + 10 * trial_s(point)
+    return suite.run.trial_timeout or 60.0 + 10 * trial_s(suite, point)
