@@ -192,6 +192,23 @@ def test_memory_that_is_not_there_is_refused() -> None:
     assert findings(plan(2_000_000_000))["memory"].level == "refuse"
 
 
+def test_few_connections_are_not_said_to_take_nothing() -> None:
+    """It said "about 0.00 GiB" of 64 connections, and of any number below 450."""
+    assert findings(plan(64))["memory"].message.endswith("and the connections take about 1 MiB")
+    assert findings(plan(100_000, 'engine = "threads"\n'))["memory"].message.endswith("about 4.9 GiB")
+
+
+def test_what_the_loads_beside_the_measured_one_need_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a saturator's 30,000 connections nothing was said, nor of its threads."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, 1 << 20))
+    role = '[[role]]\nname = "saturator"\nkind = "load"\nmeasured = false\nconnections = 30000\nengine = "threads"\n'
+    found = findings(plan(10, role))
+    assert "30,010 connections need one each" in found["descriptors"].message
+    assert "for 30,010 are opened" in found["somaxconn"].fix
+    assert "30,000 are needed" in found["threads and pids"].message
+    assert found["memory"].message.endswith("about 1.5 GiB")
+
+
 def test_threads_of_the_generator_take_memory_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 15,000 threads of the generator nothing was counted; they take about half a GB."""
     monkeypatch.setattr(machine_checks, "read_memory", lambda: 500 << 20)

@@ -6,6 +6,7 @@ It reads, and tries what leaves nothing behind; it changes nothing.
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import shutil
@@ -22,7 +23,7 @@ from plimsoll_lab.hosts.samplers.environment import DESCRIPTORS_BESIDE, descript
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import references
-from plimsoll_lab.suite.prediction import connections, most_connections, predicted_s
+from plimsoll_lab.suite.prediction import connections, connections_at_once, loads, most_connections, predicted_s
 from plimsoll_lab.suite.spec import Plan, Point
 
 Level = Literal["ok", "warn", "refuse"]
@@ -94,10 +95,6 @@ def render(findings: list[Finding], *, colour: bool) -> str:
         mark = f"\x1b[{codes[each.level]}m{each.level:<6}\x1b[0m" if colour else f"{each.level:<6}"
         lines.append(f"{mark}  {each.check.ljust(width)}  {each.message}" + (f"; {each.fix}" if each.fix else ""))
     return "\n".join(lines)
-
-
-def _connections(points: tuple[Point, ...]) -> int:
-    return max((connections(point.load) for point in points), default=0)
 
 
 def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
@@ -192,7 +189,7 @@ def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
 
 
 def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
-    has, need = int(_read("/proc/sys/net/core/somaxconn", "4096")), _connections(points)
+    has, need = int(_read("/proc/sys/net/core/somaxconn", "4096")), most_connections(points)[0]
     said = f"{has:,} connections may wait to be accepted (net.core.somaxconn)"
     burst = any("connect_rate" not in point.load for point in points) and need > has
     if burst:
@@ -211,9 +208,9 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
     if user != resource.RLIM_INFINITY and os.geteuid() != 0:
         limits["ulimit -u"] = user
     limits |= {f"pids limit of {path}": most for path, most in _pids_limits()}
-    of_points = [(connections(point.load), _sides_with_tasks(point)) for point in points]
-    asked = dict.fromkeys(limits, max((count * len(sides) for count, sides in of_points), default=0))
-    threaded = max((count for count, sides in of_points if "threads" in sides), default=0)
+    of_points = [_tasks_by_kind(point) for point in points]
+    asked = dict.fromkeys(limits, max((sum(count for _, count in parts) for parts in of_points), default=0))
+    threaded = max((count for parts in of_points for kind, count in parts if kind == "threads"), default=0)
     if threaded:
         mappings = int(_read("/proc/sys/vm/max_map_count", "65530"))
         limits[MAPPINGS], asked[MAPPINGS] = (mappings - mappings // 32) // 4, threaded
@@ -228,11 +225,13 @@ def _tasks(points: tuple[Point, ...]) -> Iterator[Finding]:
         yield Finding(check="threads and pids", level="ok", message=said)
 
 
-def _sides_with_tasks(point: Point) -> list[object]:
-    """Which of the server and the generator have a thread or a process for each connection, by its
-    kind.
+def _tasks_by_kind(point: Point) -> list[tuple[object, int]]:
+    """What has a thread or a process for each connection, the server or a generator: which of both,
+    and how many.
     """
-    return [kind for kind in (point.server.get("model"), point.load.get("engine")) if kind in {"fork", "threads"}]
+    server = (point.server.get("model"), connections_at_once(point))
+    parts = [server, *((load.get("engine"), connections(load)) for load in loads(point))]
+    return [part for part in parts if part[0] in {"fork", "threads"}]
 
 
 def _pids_limits() -> Iterator[tuple[str, int]]:
@@ -246,16 +245,23 @@ def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
     has = read_memory() or 0
     need = 0
     for point in points:
-        each = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
-        each += LOAD_BYTES.get(str(point.load.get("engine", "epoll")), 1 << 10)
-        need = max(need, each * connections(point.load))
+        of_server = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
+        of_loads = [
+            LOAD_BYTES.get(str(load.get("engine", "epoll")), 1 << 10) * connections(load) for load in loads(point)
+        ]
+        need = max(need, of_server * connections_at_once(point) + sum(of_loads))
     said = f"{has / 2**30:.1f} GiB available"
     if need:
-        said += f", and the connections take about {need / 2**30:.2f} GiB"
+        said += f", and the connections take about {_size(need)}"
     if need > MEMORY_SPARE * has:
         yield Finding(check="memory", level="refuse", message=said, fix="ask for fewer connections, or free memory")
     else:
         yield Finding(check="memory", level="ok", message=said)
+
+
+def _size(count: int) -> str:
+    """Bytes in the unit that shows them."""
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{math.ceil(count / 2**20):,} MiB"
 
 
 def _network(points: tuple[Point, ...], *, wanted: bool) -> Iterator[Finding]:

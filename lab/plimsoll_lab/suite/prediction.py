@@ -84,10 +84,20 @@ def connections(load: Settings) -> int:
     return units.count(str(load.get("connections", 64)))
 
 
+def loads(point: Point) -> list[Settings]:
+    """Every generator of a point: the measured one, and those beside it."""
+    return [point.load, *(role.settings for role in point.roles if role.kind == LOAD)]
+
+
+def connections_at_once(point: Point) -> int:
+    """How many connections all generators of a point open."""
+    return sum(map(connections, loads(point)))
+
+
 def most_connections(points: Sequence[Point]) -> tuple[int, int]:
     """The most of any point, and the most at a server that is a command."""
-    every = [connections(point.load) for point in points]
-    of_commands = [connections(point.load) for point in points if "command" in point.server]
+    every = [connections_at_once(point) for point in points]
+    of_commands = [connections_at_once(point) for point in points if "command" in point.server]
     return max(every, default=0), max(of_commands, default=0)
 
 
