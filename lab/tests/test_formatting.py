@@ -70,8 +70,10 @@ def test_a_number_has_three_figures(value: float, said: str) -> None:
         # A count is whole; the median of two that differ, and the mean, may lie between.
         (7.0, "count", "7"),
         (99.0, "count", "99"),
-        (1234.0, "count", "1,230"),
-        (3.5, "count", "3.50"),
+        (1234.0, "count", "1,234"),
+        (3.5, "count", "3.5"),
+        (65_525.0, "count", "65,525"),
+        (65_524.25, "count", "65,500"),
         (4.0, "number", "4.00"),
     ],
 )

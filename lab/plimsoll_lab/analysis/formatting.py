@@ -1,4 +1,4 @@
-"""Numbers as people read them, to three figures, and small counts as whole numbers; the same in the
+"""Numbers as people read them, to three figures, and counts as whole numbers; the same in the
 terminal and on the page.
 """
 
@@ -20,20 +20,18 @@ SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
 """Of each unit that has multiples, their names and sizes."""
 
 
-WHOLE_BELOW = 100
-"""From here on three figures have no decimals."""
-
-
 def number(value: float | None, unit: str) -> str:
-    """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`."""
+    """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`; of a count every digit, as the
+    reader knows what was asked for: 65,525 connections are not 65,500.
+    """
     if value is None or math.isnan(value):
         return "-"
     if unit in SCALES:
         return _scaled(value, SCALES[unit])
     if unit == "ratio":
         return f"{significant(value * 100)} %"
-    if unit == "count" and value % 1 == 0 and abs(value) < WHOLE_BELOW:
-        return f"{value:.0f}"
+    if unit == "count" and value % 0.5 == 0:  # the median of two counts may be a half
+        return f"{value:,.{0 if value % 1 == 0 else 1}f}"
     return significant(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
 
 
