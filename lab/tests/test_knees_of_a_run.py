@@ -91,6 +91,23 @@ def test_a_knee_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert alone.text == "15 connections: 1,500/s at most, and 10.0 ms when idle"
 
 
+def test_the_lowest_load_that_was_tried_is_no_knee(tmp_path: Path) -> None:
+    """A server saturated throughout had its knee at the fewest connections, "20.0 ms when idle"."""
+    run, trials = curve_of(tmp_path, [1000, 2000, 4000])
+    run.points = [each.model_copy(update={"load": {}}) for each in run.points]
+    full = {"completed_rate": 50_000.0}
+    trials = [
+        replace(each, figures={**full, "response_time_us.mean": 20_000.0 * 2**each.point}, setting=each.setting)
+        for each in trials
+    ]
+    [knee] = find_knees(run, trials)
+    assert knee.bound is not None
+    assert knee.bound.saturated
+    assert knee.text == (
+        "not shown: about 1,000 connections, the fewest tried, may saturate the server: 50,000/s at most"
+    )
+
+
 def test_a_knee_that_was_not_reached_is_said_to_be_so(tmp_path: Path) -> None:
     [knee] = find_knees(*curve_of(tmp_path, [10, 35]))
     assert knee.text == "not reached: N* is 30 connections or more, for no load well beyond that was tried"

@@ -126,9 +126,13 @@ def _sentence(knee: Knee) -> str:
     bound = knee.bound
     if not bound.reached:
         return f"not reached: N* is {bound.at:,.0f} connections or more, for no load well beyond that was tried"
+    most = formatting.number(bound.most_rate, "per_s")
+    if bound.saturated:
+        lowest = bound.most_rate * (bound.idle_response_s + bound.think_s)
+        return f"not shown: about {lowest:,.0f} connections, the fewest tried, may saturate the server: {most} at most"
     interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
     text = (
-        f"{bound.at:,.0f}{interval} connections: {formatting.number(bound.most_rate, 'per_s')} at most, and "
+        f"{bound.at:,.0f}{interval} connections: {most} at most, and "
         f"{formatting.number(bound.idle_response_s * 1e6, 'us')} when idle"
     )
     return text + (f" with {bound.think_s:g} s of think time" if bound.think_s else "")

@@ -55,6 +55,9 @@ class Bound:
     reached: bool
     """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
     for."""
+    saturated: bool = False
+    """Whether the lowest load may already have been beyond N*: then X R0 is that load by Little's
+    law, whatever N* is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
