@@ -160,7 +160,13 @@ def test_a_new_level_names_what_of_the_machine_is_not_as_it_was() -> None:
     values = [HistoryValue(order=order, median=1.0, low=None, high=None, n=6, told=1.0) for order in (0, 1, 2, 3)]
     rate = BY_NAME["completed_rate"]
     series = [
-        Series(figure=rate, at=at, values=values, missing=(), changes=[Change(order=order, ratio=2.0)])
+        Series(
+            figure=rate,
+            at=at,
+            values=values,
+            missing=(),
+            changes=[Change(order=order, ratio=2.0, before=1.0, after=2.0)],
+        )
         for at, order in (("here", 2), ("there", 3))
     ]
     page = render_history_page(History(suite="it", runs=runs, series=series, least=2))

@@ -115,7 +115,10 @@ def test_a_new_level_begins_where_it_changed_with_the_ratio_of_both(tmp_path: Pa
     [steady] = series_of(rated(tmp_path / "steady", level * 2))
     assert steady.changes == []
     [stopped] = series_of(rated(tmp_path / "stopped", [*level, *([0.0] * 6)]))
-    assert stopped.changes == [], "zero has no ratio to another"
+    assert [(each.order, each.ratio, each.after) for each in stopped.changes] == [(6, 0.0, 0.0)]
+    # "No level has changed" was said of a figure that was 0 in the first runs.
+    [begun] = series_of(rated(tmp_path / "begun", [*([0.0] * 6), *level]))
+    assert [(each.order, each.ratio, each.before) for each in begun.changes] == [(6, None, 0.0)]
 
 
 def test_the_place_of_a_change_counts_runs_without_a_value(tmp_path: Path) -> None:

@@ -56,8 +56,12 @@ class Change:
 
     order: int
     """The place of that run among `runs`."""
-    ratio: float
-    """The new level over the one before."""
+    ratio: float | None
+    """The new level over the one before; None where that is zero."""
+    before: float
+    """The level before."""
+    after: float
+    """The new level."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,18 +167,15 @@ def _value(values: Sequence[float], order: int, *, valid: int) -> HistoryValue:
 
 def _changes(values: Sequence[HistoryValue]) -> list[Change]:
     """Where a new level begins, and by how much; on a logarithmic scale, as figures differ by
-    factors.
+    factors, and on a linear one where some are zero.
     """
     medians = [each.median for each in values]
-    if min(medians) <= 0:
-        return []
-    places = change_points([math.log(each) for each in medians], seed=SEED)
+    to_scale, back = (math.log, math.exp) if min(medians) > 0 else (float, float)
+    scaled = [to_scale(each) for each in medians]
+    places = change_points(scaled, seed=SEED)
     edges = [0, *places, len(medians)]
-    levels = [
-        math.exp(math.fsum(math.log(each) for each in medians[start:end]) / (end - start))
-        for start, end in itertools.pairwise(edges)
-    ]
+    levels = [back(math.fsum(scaled[start:end]) / (end - start)) for start, end in itertools.pairwise(edges)]
     return [
-        Change(order=values[place].order, ratio=after / before)
+        Change(order=values[place].order, ratio=after / before if before else None, before=before, after=after)
         for place, before, after in zip(places, levels, levels[1:], strict=False)
     ]

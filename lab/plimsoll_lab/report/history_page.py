@@ -54,12 +54,20 @@ def _answer(history: History) -> list[str]:
     if not changed:
         return [f"No level has changed in {longest} runs."]
     told = [
-        f"{each.figure.label} at {each.at}: {formatting.change(change.ratio)} from run "
+        f"{each.figure.label} at {each.at}: {_by_how_much(each, change)} from run "
         f"{_name(history.runs, change)} on{_elsewhere(history, each, change)}."
         for each in changed
         for change in each.changes
     ]
     return told if len(told) <= TOGETHER else [f"{len(told)} levels have changed; the tables name them."]
+
+
+def _by_how_much(series: Series, change: Change) -> str:
+    """`+7.2 %`; of a level of zero both levels."""
+    if change.ratio is not None:
+        return formatting.change(change.ratio)
+    before, after = (formatting.number(each, series.figure.unit) for each in (change.before, change.after))
+    return f"{before} to {after}"
 
 
 def _elsewhere(history: History, series: Series, change: Change) -> str:
@@ -92,7 +100,7 @@ def _figure(name: str, series: Sequence[Series], runs: Sequence[HistoryRun], lea
         svg = draw(title, _spec(some, figure, runs), {})
         parts.append(Drawing(name=title, svg=svg, caption=caption, data=_table(f"{label}{alone}", some, runs)))
     rows = tuple(
-        (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=formatting.change(change.ratio)))
+        (Cell(text=each.at, heading=True), Cell(text=_name(runs, change)), Cell(text=_by_how_much(each, change)))
         for each in series
         for change in each.changes
     )
