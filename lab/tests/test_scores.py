@@ -54,8 +54,25 @@ def test_of_a_value_of_which_only_the_most_is_known_that_is_shown() -> None:
         assert (cell.median, cell.censored, cell.at_most) == (0.0, True, False)
 
 
+def test_of_a_figure_with_moments_cut_out_the_estimate_is_shown_within_its_bounds() -> None:
+    """The flattering end was called the median, as 1.04 times worse than one that is greater."""
+    cut: dict[int, Value] = {block: (3.0, 9.0 + block) for block in range(6)}
+    estimates = {"a": {block: 6.0 + block / 10 for block in range(6)}}
+    asked = replace(COMPARISON, contenders={"a": cut}, estimates=estimates)
+    [cell, *_] = score([replace(RANKING, comparison=asked)], margin=0.05)
+    assert (cell.median, cell.median_ci95, cell.censored) == (6.25, (3.0, 14.0), False)
+
+
+def test_of_capacities_one_is_shown_that_was_tried() -> None:
+    """Of eight searches, 1,052 requests/s "at least" was the mean of 1,011 and 1,093."""
+    lowers = (1000, 1004, 1011, 1100, 1093, 1107, 1120, 1001)
+    capacities: dict[int, Value] = {block: (float(each), each * 1.02) for block, each in enumerate(lowers)}
+    [cell, *_] = score([replace(RANKING, comparison=replace(COMPARISON, contenders={"a": capacities}))], margin=0.05)
+    assert (cell.median, cell.censored) == (1011.0, True)
+
+
 def test_the_cells_of_a_comparison() -> None:
-    """Of a nothing is estimated, and b has no upper bound; of 8 or more, and 4, it shows 6."""
+    """Of a nothing is estimated, and b has no upper bound: of 8 or more, and 4, it shows 4."""
     assert score([RANKING], margin=0.05) == [
         replace(ALONE, margin=None),
         Score(
@@ -63,7 +80,7 @@ def test_the_cells_of_a_comparison() -> None:
             contender="b",
             figure="x",
             n=2,
-            median=6.0,
+            median=4.0,
             median_ci95=None,
             best=False,
             margin=1.5,

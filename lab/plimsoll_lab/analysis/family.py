@@ -37,6 +37,7 @@ def figure_comparisons(
     for figure in run.family.figures:
         for here in places.values():
             contenders: dict[str, Mapping[int, Value]] = {}
+            estimates: dict[str, Mapping[int, float]] = {}
             absent, untold = [], {}
             told = told_parts(figure, here, by_point)
             hidden = _hidden(figure, here, by_point, told) if is_response_time(figure) else {}
@@ -60,6 +61,12 @@ def figure_comparisons(
                 unknown = point.number in hidden and hidden[point.number] is None
                 if point.outcome in {"ok", "generator_limited", "invalid"} and known and not unknown:
                     contenders[label] = values
+                    estimates[label] = {
+                        trial.block: trial.figures[figure]
+                        for trial in by_point.get(point.number, [])
+                        if trial.outcome == "ok" and trial.cut is not None and figure in trial.cut.bounds
+                        if figure in trial.figures
+                    }
                 else:
                     absent.append(label)
                     if point.outcome == "ok" and point.number in told:
@@ -74,6 +81,7 @@ def figure_comparisons(
                     contenders=contenders,
                     absent=tuple(absent),
                     untold=untold,
+                    estimates=estimates,
                     obstacle=unlike_cuts(figure, here, by_point),
                     beside={pair: values for pair, values in beside.items() if pair[0] in contenders},
                 )

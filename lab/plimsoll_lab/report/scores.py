@@ -53,7 +53,8 @@ def _cell(score: ScoreRecord | None, unit: str) -> Cell:
         return Cell(text="-")
     interval = score.median_ci95
     within = f"[{formatting.number(interval[0], unit)}, {formatting.number(interval[1], unit)}]" if interval else ""
-    text = f"{'at most ' if score.at_most else ''}{formatting.number(score.median, unit)}"
+    bound = "at most " if score.at_most else "at least " if score.censored else ""
+    text = f"{bound}{formatting.number(score.median, unit)}"
     if score.margin is None:
         return Cell(text=text, detail=within)
     ratio = formatting.ratio(score.margin, score.margin_ci95)

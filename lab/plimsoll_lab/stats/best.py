@@ -62,6 +62,9 @@ class FigureComparison:
     """Contenders without a result here: stopped, failed, or not valid."""
     untold: Mapping[str, str] = field(default_factory=dict)
     """Why some of these have no result of this figure although they did not stop."""
+    estimates: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Of each contender, the figure by block where moments were cut out and it lies between two
+    bounds."""
     obstacle: str | None = None
     """Why the contenders may not be compared, where the reason is known beforehand."""
     control: tuple[Mapping[int, float], Mapping[int, float]] | None = None

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from plimsoll_lab.stats.best import Ranking, Value
+from plimsoll_lab.stats.best import Interval, Ranking, Value
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.summary import median_interval
 
@@ -24,9 +24,13 @@ def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
 
 def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     comparison = ranking.comparison
-    values = list(comparison.every_value_of(name).values()) if name in comparison.contenders else []
-    at_most = comparison.better == "lower" and any(map(_has_a_most_alone, values))
-    ordered = [_shown(value, at_most=at_most) for value in values]
+    values = comparison.every_value_of(name) if name in comparison.contenders else {}
+    at_most = comparison.better == "lower" and any(map(_has_a_most_alone, values.values()))
+    estimates = comparison.estimates.get(name, {})
+    shown = [estimates.get(block, _shown(value, at_most=at_most)) for block, value in values.items()]
+    bounds = [block for block, value in values.items() if isinstance(value, tuple) and block not in estimates]
+    # A bound is of a load or a rate that was tried, and no mean of two is.
+    median = statistics.median_low if bounds else statistics.median
     place = next((each for each in ranking.places if each.name == name), None)
     bounded = place is not None and math.isfinite(place.at_most)
     pairs = [pair for (one, _), pair in ranking.pairs.items() if one == name]
@@ -35,16 +39,26 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         at=comparison.at,
         contender=name,
         figure=comparison.figure,
-        n=len(ordered),
-        median=statistics.median(ordered) if ordered else None,
-        median_ci95=median_interval(ordered),
+        n=len(shown),
+        median=median(shown) if shown else None,
+        median_ci95=_interval(values, estimates, shown),
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
-        censored=not at_most and any(isinstance(each, tuple) for each in values),
+        censored=not at_most and bool(bounds),
         at_most=at_most,
         level=place is not None and place.at_most <= 1 + margin,
     )
+
+
+def _interval(values: Mapping[int, Value], estimates: Mapping[int, float], shown: Sequence[float]) -> Interval | None:
+    """Of the median: where moments were cut out, from that of the lower bounds to that of the upper
+    ones.
+    """
+    cut = [values[block] if block in estimates else value for block, value in zip(values, shown, strict=True)]
+    low = median_interval([each[0] if isinstance(each, tuple) else each for each in cut])
+    high = median_interval([each[1] if isinstance(each, tuple) else each for each in cut])
+    return None if low is None or high is None else (low[0], high[1])
 
 
 def _has_a_most_alone(value: Value) -> bool:
