@@ -17,8 +17,9 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from plimsoll_lab.stats.best import Value
 from plimsoll_lab.stats.compare import holm
-from plimsoll_lab.stats.resampling import SAME, SIGNIFICANCE
+from plimsoll_lab.stats.resampling import SAME, SIGNIFICANCE, Array
 from plimsoll_lab.stats.results import Call, Difference
 from plimsoll_lab.stats.summary import Interval
 
@@ -34,9 +35,10 @@ class Pair:
     """The figure compared."""
     better: Literal["higher", "lower"]
     """Which way is better."""
-    a: Sequence[float]
-    """The median of each run of A that has a result there."""
-    b: Sequence[float]
+    a: Sequence[Value]
+    """The median of each run of A that has a result there, or what it lies between: a capacity is
+    between two loads that were tried."""
+    b: Sequence[Value]
     """The same of B."""
     at: dict[str, object] = field(default_factory=dict)
     """The point."""
@@ -72,24 +74,49 @@ def _measure(pair: Pair) -> _Measured:
     if not pair.a or not pair.b:
         missing = " and ".join(name for name, values in (("A", pair.a), ("B", pair.b)) if not values)
         return _Measured(obstacle=f"no valid result in {missing}")
-    if min(*pair.a, *pair.b) <= 0:
+    (a_low, a_high), (b_low, b_high) = _log_ends(pair.a), _log_ends(pair.b)
+    if not np.isfinite([*a_low, *b_low]).all():
         return _Measured(obstacle="a value of zero has no ratio to another")
-    a, b = np.log(pair.a), np.log(pair.b)
-    estimate = float(b.mean() - a.mean())
-    if min(len(a), len(b)) < LEAST_RUNS:
+    estimate = float((b_low + b_high).mean() - (a_low + a_high).mean()) / 2
+    if min(len(a_low), len(b_low)) < LEAST_RUNS:
         return _Measured(estimate=estimate)
+    # As little as B's values can be over A's, and as much.
+    least, most = _welch(a_high, b_low), _welch(a_low, b_high)
+    p = least.p if least.difference > 0 else most.p if most.difference < 0 else 1.0
+    return _Measured(
+        estimate=estimate,
+        interval=(math.exp(least.difference - least.reach), math.exp(most.difference + most.reach)),
+        p=p,
+    )
+
+
+def _log_ends(values: Sequence[Value]) -> tuple[Array, Array]:
+    """The logarithms of the lower ends, and of the upper ones."""
+    ends = [value if isinstance(value, tuple) else (value, value) for value in values]
+    with np.errstate(divide="ignore", invalid="ignore"):  # of zero there is none
+        low, high = np.log(np.array(ends, dtype=np.float64)).T
+    return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class _Welch:
+    """The difference of two means."""
+
+    difference: float
+    reach: float
+    """On either side, with 95 %."""
+    p: float
+
+
+def _welch(a: Array, b: Array) -> _Welch:
+    difference = float(b.mean() - a.mean())
     of_a, of_b = (float(each.var(ddof=1)) / len(each) for each in (a, b))
     error = math.sqrt(of_a + of_b)
     if error <= SAME:
-        exact = math.exp(estimate)
-        return _Measured(estimate=estimate, interval=(exact, exact), p=0.0 if abs(estimate) > SAME else 1.0)
+        return _Welch(difference, 0.0, 0.0 if abs(difference) > SAME else 1.0)
     degrees = (of_a + of_b) ** 2 / (of_a**2 / (len(a) - 1) + of_b**2 / (len(b) - 1))
     reach = error * float(special.stdtrit(degrees, 1 - SIGNIFICANCE / 2))
-    return _Measured(
-        estimate=estimate,
-        interval=(math.exp(estimate - reach), math.exp(estimate + reach)),
-        p=2 * float(special.stdtr(degrees, -abs(estimate) / error)),
-    )
+    return _Welch(difference, reach, 2 * float(special.stdtr(degrees, -abs(difference) / error)))
 
 
 def _difference(pair: Pair, measured: _Measured, p_adjusted: float | None, margin: float) -> Difference:
