@@ -293,9 +293,15 @@ def test_without_a_result_its_cause_is_told_once() -> None:
 
 
 def stop(
-    contender: str, outcome: Outcome, *, at: Settings = AT, held: int | None = None, reason: str | None = "it broke"
+    contender: str,
+    outcome: Outcome,
+    *,
+    at: Settings = AT,
+    held: int | None = None,
+    reason: str | None = "it broke",
+    trials: tuple[int, int] | None = None,
 ) -> StopRecord:
-    return StopRecord(contender=contender, at=at, outcome=outcome, reason=reason, held=held)
+    return StopRecord(contender=contender, at=at, outcome=outcome, reason=reason, held=held, trials=trials)
 
 
 @pytest.mark.parametrize(
@@ -315,6 +321,17 @@ def stop(
         (
             [stop("a", "failed"), stop("b", "hard_limit")],
             "a fails at 3,000 connections: it broke; b reaches a limit at 3,000 connections: it broke.",
+        ),
+        # A server with one worker carried no more; with four it carried 4,000.
+        (
+            [stop("a", "hard_limit", held=1017, at={"server.workers": 1, "load.connections": 2000})],
+            "a accepts at most 1,017 connections at 1 worker.",
+        ),
+        ([stop("a", "failed", trials=(6, 12))], "a fails in 6 of 12 trials at 3,000 connections: it broke."),
+        ([stop("a", "hard_limit", held=9, trials=(1, 6))], "a accepts at most 9 connections in 1 of 6 trials."),
+        (
+            [stop("a", "failed", at=LIGHT, trials=(1, 6)), stop("a", "hard_limit", held=2031)],
+            "a accepts at most 2,031 connections.",
         ),
         ([stop("", "failed", at={})], "The server fails: it broke."),
         ([stop("", "hard_limit", held=9)], "The server accepts at most 9 connections."),

@@ -191,12 +191,27 @@ def test_a_point_that_is_no_longer_carried_is_worse(base: Path) -> None:
 
 
 def test_one_transient_limit_makes_no_run_worse(base: Path) -> None:
+    seen: list[int] = []
+
     def once(record: dict[str, Any]) -> None:
-        if record["number"] == 3:
+        if record["number"] == 3 and not seen:
+            seen.append(record["number"])
             record.update(outcome="hard_limit", reason="it ran out of descriptors")
 
     done, summary = sides(base, "transient", once)
     assert (done.returncode, summary["lost"]) == (0, [])
+
+
+def test_a_side_that_fails_in_some_trials_of_each_run_is_not_judged_by_the_others(base: Path) -> None:
+    """A server that crashed in half of its trials was better, and nowhere shown to be worse."""
+
+    def crashed(record: dict[str, Any]) -> None:
+        if record["number"] == 3:
+            record.update(outcome="failed", reason="the server died")
+
+    done, summary = sides(base, "crashed", crashed)
+    assert (done.returncode, summary["valid"], summary["lost"]) == (4, False, [])
+    assert any("the server itself ended 0 % of A's trials" in each["reason"] for each in summary["verdicts"])
 
 
 def test_another_machine_is_not_comparable(base: Path) -> None:

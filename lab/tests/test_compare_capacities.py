@@ -54,10 +54,23 @@ def test_a_lower_capacity_is_worse_with_five_runs_a_side(tmp_path: Path) -> None
 
 def test_the_same_capacity_is_no_worse_and_four_runs_say_nothing(tmp_path: Path) -> None:
     same = compared(tmp_path / "same", [10_000 * day for day in DAYS], [10_050 * day for day in reversed(DAYS)])
-    assert (same.worse, same.verdicts[0].call) == (False, "equivalent")
+    assert (same.worse, same.verdicts[0].call) == (False, "not shown")
     few = compared(tmp_path / "few", [10_000 * day for day in DAYS[:4]], [5_000 * day for day in DAYS[:4]])
     assert (few.worse, few.valid, few.verdicts[0].call) == (False, False, "not shown")
     assert "4 runs a side are too few" in few.verdicts[0].reason
+
+
+def test_a_capacity_is_compared_by_what_it_lies_between(tmp_path: Path) -> None:
+    """Of five searches over one grid each, brackets that overlap were called better with p = 0."""
+    near = compared(tmp_path / "near", [10_100] * 5, [10_000] * 5)
+    [verdict] = near.verdicts
+    assert (near.worse, verdict.call) == (False, "not shown")
+    assert verdict.ratio == pytest.approx(10_000 / 10_100, rel=1e-3)
+    low, high = verdict.ratio_ci95 or (0.0, 0.0)
+    assert low == pytest.approx(10_000 / 10_605, rel=1e-3)
+    assert high == pytest.approx(10_500 / 10_100, rel=1e-3)
+    far = compared(tmp_path / "far", [10_600] * 5, [10_000] * 5)
+    assert (far.worse, far.verdicts[0].call, far.verdicts[0].winner) == (True, "better", "A")
 
 
 def test_a_capacity_that_the_generator_limited_is_not_compared(tmp_path: Path) -> None:

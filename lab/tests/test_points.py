@@ -115,6 +115,20 @@ def limit_of(name: str, condition: str) -> Limit:
     return read_limit(name, condition, source="it.toml")
 
 
+def test_a_limit_is_not_met_by_the_trials_that_survived_it() -> None:
+    """Half of the trials failed a fifth of their requests, and less than 1 % was said to be met."""
+    limits = [limit_of("failed_ratio", "< 1%"), limit_of("response_time.p99", "< 1ms")]
+    good = [trial("ok", failed_ratio=0.0, response_time_us__p99=5) for _ in range(6)]
+    bad = [trial("failed", "it failed", failed_ratio=0.2, response_time_us__p99=5) for _ in range(6)]
+    found = summarise_point(POINT, [*good, *bad], limits, paths_off=False)
+    assert [each.met for each in found.limits] == [None, None]
+    assert found.limits[0].median_ci95 == (0.0, 0.2)
+    assert found.outcomes == {"ok": 6, "failed": 6}
+    # A machine that was busy says nothing of the server.
+    busy = [trial("invalid", "another program") for _ in range(6)]
+    assert [each.met for each in summarise_point(POINT, [*good, *busy], limits, paths_off=False).limits] == [True, True]
+
+
 def test_a_limit_of_a_point_has_its_figure_its_median_and_its_interval() -> None:
     trials = [trial("ok", response_time_us__p99=each) for each in (3, 1, 2, 4, 5, 7)]
     limits = [limit_of("response_time.p99", "< 1ms"), limit_of("requests.failed", "== 0")]
@@ -126,18 +140,20 @@ def test_a_limit_of_a_point_has_its_figure_its_median_and_its_interval() -> None
             limit="response_time.p99 < 1ms",
             figure=P99,
             median=3.5,
-            median_ci95=(1, 7),
-            met=True,
+            median_ci95=(None, None),
+            met=None,
         ),
         LimitSummary(
             point={"load.connections": 10},
             limit="requests.failed == 0",
             figure="requests.failed",
-            median=None,
-            median_ci95=(None, None),
-            met=None,
+            median=9,
+            median_ci95=(9, 9),
+            met=False,
         ),
     ]
+    [kept, _] = summarise_point(POINT, trials, limits, paths_off=False).limits
+    assert (kept.median, kept.median_ci95, kept.met) == (3.5, (1, 7), True)
     assert not found.doubtful
     failed = summarise_point(POINT, [fallen], limits, paths_off=False)
     assert (failed.limits, failed.doubtful) == ([], False)

@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 from compared_runs import MEDIAN, RATE, stored
+from made_pages import page_of
 from made_records import calibration_record, changed, stored_run
 
 from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.cli.outcome import exit_code
+from plimsoll_lab.cli.verb import INVALID
+from plimsoll_lab.report.terminal import render
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Attempt, Outcome
 from plimsoll_lab.store.run_record import ImportedFile, ImportRecord
@@ -110,6 +114,30 @@ def test_who_stopped_is_listed_with_the_most_connections_that_a_server_at_its_li
     assert summarise_run(alone).stops == [
         StopRecord(contender="", at={"server.model": "epoll"}, outcome="failed", reason="it failed", held=None)
     ]
+
+
+def test_a_server_that_fails_in_some_trials_is_told_and_makes_no_run_valid(tmp_path: Path) -> None:
+    """One that died in half of its trials was best, with exit code 0 and not a word of it."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=12)
+    for trial in folder.read_trials():
+        if trial.point == 0 and trial.block % 2:
+            folder.write_trial(replace(trial, outcome="failed", reason="the server died: signal 11"))
+    summary = summarise_run(folder)
+    assert summary.points[0].outcome == "ok"
+    assert summary.stops == [
+        StopRecord(
+            contender="epoll", at={}, outcome="failed", reason="the server died: signal 11", held=None, trials=(6, 12)
+        )
+    ]
+    assert summary.answer[-1] == "epoll fails in 6 of 12 trials: the server died: signal 11."
+    assert (summary.valid, exit_code(summary)) == (False, INVALID)
+    assert [(each.code, each.severity) for each in summary.warnings if "ended by the server" in each.message] == [
+        ("stopped", "widens")
+    ]
+    page = page_of(folder)
+    assert "failed in 6 of 12 trials" in page
+    assert "No server hit a limit" not in page
+    assert "failed in 6 of 12 trials" in render(summary, folder.read_run(), colour=False)
 
 
 def test_points_from_other_trials_leave_the_controls_out(tmp_path: Path) -> None:

@@ -30,13 +30,15 @@ PHRASES = {
     "server.memory_bytes": ("uses", "use", "{} of memory", "as much"),
     "goodput_bits_per_s": ("transfers", "transfer", "{}", "of that"),
     "response_time_us.mean": ("answers", "answer", "in {} on average", "as long"),
-    "response_time_us.max": ("answers", "answer", "every request within {}", "as long"),
+    "response_time_us.max": ("answers", "answer", "the slowest request of a trial in {}", "as long"),
     "capacity": ("carries", "carry", "{}", "of that"),
 }
 """Verb for one contender, verb for several, what follows with the value, and what a multiple is
 of."""
 LOADS = {"count": "connections", "per_s": "requests/s"}
 """What a capacity counts, by its unit."""
+CONNECTIONS = "load.connections"
+"""The axis of how many connections are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,10 +268,10 @@ def _no_result(evidence: Evidence) -> str:
 
 def _stopped(evidence: Evidence) -> list[str]:
     """The contenders that stopped, in one sentence; of several settings, the first at which each
-    did. Contenders that stopped alike are named together.
+    did as a whole, else in some trials. Contenders that stopped alike are named together.
     """
     first: dict[str, StopRecord] = {}
-    for each in evidence.stops:
+    for each in sorted(evidence.stops, key=lambda stop: stop.trials is not None):
         first.setdefault(each.contender, each)
     alike: dict[tuple[bool, str], list[str]] = {}
     for name, each in first.items():
@@ -283,10 +285,16 @@ def _stopped(evidence: Evidence) -> list[str]:
 
 def _how(stop: StopRecord) -> str:
     """What follows the verb."""
+    often = "" if stop.trials is None else " in {:,} of {:,} trials".format(*stop.trials)
     if stop.outcome == "hard_limit" and stop.held:
-        return f"at most {stop.held:,} connections"
-    where = f" at {formatting.setting(stop.at)}" if stop.at else ""
-    return f"{where}: {str(stop.reason).rstrip('.')}"
+        # How many were asked for is the load; the rest is where this holds.
+        at = {path: value for path, value in stop.at.items() if path != CONNECTIONS}
+        return f"at most {stop.held:,} connections{often}{_at(at)}"
+    return f"{often}{_at(stop.at)}: {str(stop.reason).rstrip('.')}"
+
+
+def _at(setting: Settings) -> str:
+    return f" at {formatting.setting(setting)}" if setting else ""
 
 
 def _stop(names: Sequence[str], how: str, *, limit: bool) -> str:

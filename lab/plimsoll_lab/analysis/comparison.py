@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.environments import differences_between
-from plimsoll_lab.analysis.family import cut_share, is_told_less, unlike_shares
+from plimsoll_lab.analysis.family import ROUNDING, cut_share, is_told_less, unlike_shares
+from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.analysis.repeats import REMEDY, as_first_measured
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.summary import points_of, summarise_run
+from plimsoll_lab.stats.best import Value
 from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.results import Difference
 from plimsoll_lab.stats.two_runs import LEAST_RUNS, Pair, compare_sides
@@ -29,7 +31,10 @@ from plimsoll_lab.suite.settings import Settings
 DIGEST = 12
 """Digits of a binary's digest that tell two builds apart."""
 CARRIED: frozenset[Outcome | None] = frozenset({"ok"})
-LOST: frozenset[Outcome | None] = frozenset({"hard_limit", "failed"})
+LOST: frozenset[Outcome | None] = frozenset(STOPPED)
+STOPPED_MORE = 0.1
+"""A side whose server ended more of its trials itself than the other's did, by this part of them,
+is not judged by the trials that it survived."""
 
 
 def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSummary:
@@ -192,11 +197,13 @@ class _PointResult:
     point: Settings
     outcome: Outcome | None
     reason: str | None
-    medians: Mapping[str, float]
+    medians: Mapping[str, Value]
     told: Mapping[str, float] = field(default_factory=dict)
     """The part of the point's valid trials that tells each figure."""
     share: float | None = None
     """The part of their time that was cut out."""
+    stopped: float = 0.0
+    """The part of its trials that the server ended itself, though the point has a result."""
     is_bound: bool = False
     """Whether it is a capacity that is at least so much, as its search never saw too much."""
 
@@ -234,7 +241,13 @@ def _pairs(
         for figure in record.family.figures:
             a, b = ([each.medians[figure] for each in side if figure in each.medians] for side in seen)
             better = record.figure(figure).better
-            why = obstacle or _unlike_told(figure, seen) or _unlike_cut(figure, seen) or _without_end(seen)
+            why = (
+                obstacle
+                or _unlike_stops(seen)
+                or _unlike_told(figure, seen)
+                or _unlike_cut(figure, seen)
+                or _without_end(seen)
+            )
             pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=why))
     alone = {place for each in every for place in each} - set(shared)
     warnings = []
@@ -247,6 +260,20 @@ def _pairs(
             ResultWarning(code="unmatched_points", message=message, remedy="measure the same suite each time")
         )
     return pairs, lost, warnings
+
+
+def _unlike_stops(seen: Sequence[Sequence[_PointResult]]) -> str | None:
+    """Why no figure may be compared: the server of one side ended more of its trials itself."""
+    parts = [[each.stopped for each in side if each.outcome in CARRIED] for side in seen]
+    if not all(parts):
+        return None
+    a, b = (statistics.fmean(each) for each in parts)
+    if abs(a - b) <= STOPPED_MORE + ROUNDING:
+        return None
+    return (
+        f"the server itself ended {percent(a, 0)} of A's trials and {percent(b, 0)} of B's, and figures are of those "
+        "that it survived"
+    )
 
 
 def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:
@@ -344,6 +371,7 @@ def _measured(point: PointSummary, share: float | None) -> _PointResult:
         reason=point.reason,
         medians={name: each.median for name, each in known.items()},
         told={name: each.n / point.valid_n for name, each in known.items()},
+        stopped=sum(point.outcomes.get(each, 0) for each in STOPPED) / max(1, point.n),
         share=share,
     )
 
@@ -357,6 +385,11 @@ def _searched(capacity: CapacityRecord) -> _PointResult:
         point=capacity.point,
         outcome=outcome,
         reason=capacity.text,
-        medians={CAPACITY: capacity.lower} if decided and capacity.lower is not None else {},
+        medians={CAPACITY: _between(capacity.lower, capacity.upper)} if decided and capacity.lower is not None else {},
         is_bound=decided and capacity.upper is None,
     )
+
+
+def _between(lower: float, upper: float | None) -> Value:
+    """What a capacity lies between: the last load that was carried, and the first that was not."""
+    return lower if upper is None else (lower, upper)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.stats import reasons
 from plimsoll_lab.store.run_record import NOT_TOLD
-from plimsoll_lab.store.summary_record import VerdictRecord
+from plimsoll_lab.store.summary_record import StopRecord, VerdictRecord
 
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
@@ -142,6 +142,12 @@ def outcome(code: str | None) -> str:
     return "not measured" if code is None else code.replace("_", " ")
 
 
+def stop(each: StopRecord) -> str:
+    """How a contender stopped: `hard limit`, `failed in 6 of 12 trials`."""
+    often = "" if each.trials is None else " in {:,} of {:,} trials".format(*each.trials)
+    return f"{outcome(each.outcome)}{often}"
+
+
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
     """`0.940x [0.920, 0.970]`; beyond twice as much, three figures."""
     if value is None:
@@ -157,7 +163,9 @@ def change(ratio: float) -> str:
 
 
 def _times(value: float) -> str:
-    return f"{value:.3f}" if value < TWICE else significant(value)
+    """`0.940`, `3.41`; never 1 where it is another number: an interval that excludes 1 says so."""
+    digits = next((each for each in range(3, 3 + MOST_DIGITS) if round(value - 1, each)), 3)
+    return f"{value:.{digits}f}" if value < TWICE else significant(value)
 
 
 def at_least(ratio: float) -> str:

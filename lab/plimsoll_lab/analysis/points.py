@@ -17,6 +17,10 @@ from plimsoll_lab.suite.spec import Limit
 
 SPOILT = ("invalid", "generator_limited")
 """Outcomes of a trial whose figures a network stated in one line shows all the same."""
+STOPPED: tuple[Outcome, ...] = ("hard_limit", "failed")
+"""Outcomes of a trial that the server ended itself."""
+OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out")
+"""Figures that a trial tells although it failed."""
 
 
 def summarise_point(
@@ -43,11 +47,12 @@ def summarise_point(
         n=len(trials),
         valid_n=len(valid),
         outcome=outcome,
+        outcomes=Counter(trial.outcome for trial in trials),
         reason=reason,
         figures=figures,
         doubtful=bool(figures) and (spoilt or paths_off or len(judged) < len(limits)),
         # The few results of a point that has none decide nothing.
-        limits=[_limit(limit, valid, point) for limit in judged] if outcome == "ok" else [],
+        limits=[_limit(limit, trials, point) for limit in judged] if outcome == "ok" else [],
     )
 
 
@@ -69,10 +74,18 @@ def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
     return bool(valid) and not known and all(trial.cut is not None for trial in valid)
 
 
-def _limit(limit: Limit, valid: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
-    """What the trials of a point say of a limit."""
-    told = [trial for trial in valid if limit.figure in trial.figures]
-    met, (low, high) = judge_limit(limit, [_ends(trial, limit.figure) for trial in told], untold=len(valid) - len(told))
+def _limit(limit: Limit, trials: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
+    """What the trials of a point say of a limit: those that the server ended itself tell how many
+    requests failed and nothing else, and may be those that miss it.
+    """
+    judged = [trial for trial in trials if trial.outcome in {"ok", *STOPPED}]
+    told = [
+        trial
+        for trial in judged
+        if limit.figure in trial.figures and (trial.outcome == "ok" or limit.figure in OF_FAILURES)
+    ]
+    untold = len(judged) - len(told)
+    met, (low, high) = judge_limit(limit, [_ends(trial, limit.figure) for trial in told], untold=untold)
     return LimitSummary(
         point=point.setting,
         limit=limit.text,

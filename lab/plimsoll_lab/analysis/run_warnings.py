@@ -9,11 +9,12 @@ from pathlib import Path
 from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.failures import nothing_worked
 from plimsoll_lab.analysis.family import fell_behind
+from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.stats.best import can_say_anything
 from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.stats.results import Control
-from plimsoll_lab.store.records import ResultWarning, TrialRecord
+from plimsoll_lab.store.records import Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
 
@@ -160,13 +161,23 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
                 "a quieter or larger machine, or a lighter load",
             )
         )
-    left_out = Counter(trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok")
-    if not left_out:
-        return warnings
-    causes = ", ".join(f"{count} {formatting.outcome(outcome)}" for outcome, count in left_out.items())
-    message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {causes}"
+    left_out: Counter[Outcome] = Counter(
+        trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok"
+    )
+    stopped: Counter[Outcome] = Counter({outcome: left_out.pop(outcome) for outcome in STOPPED if outcome in left_out})
     remedy = "the table says at which points, the trials' records say why"
-    return [*warnings, _warning("discarded", message, remedy)]
+    if left_out:
+        message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {_causes(left_out)}"
+        warnings.append(_warning("discarded", message, remedy))
+    if stopped:
+        message = f"{stopped.total()} of {len(trials)} trials were ended by the server itself: {_causes(stopped)}; "
+        message += "figures and verdicts are of the trials that it survived"
+        warnings.append(_warning("stopped", message, remedy))
+    return warnings
+
+
+def _causes(outcomes: Counter[Outcome]) -> str:
+    return ", ".join(f"{count} {formatting.outcome(outcome)}" for outcome, count in outcomes.items())
 
 
 def too_few_repetitions(repeat: int) -> ResultWarning:

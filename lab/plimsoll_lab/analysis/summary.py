@@ -15,7 +15,7 @@ from plimsoll_lab.analysis.hosts import host_warnings
 from plimsoll_lab.analysis.imported import answer_imported
 from plimsoll_lab.analysis.knees import check_settings, find_knees
 from plimsoll_lab.analysis.left_out import left_out
-from plimsoll_lab.analysis.points import summarise_point
+from plimsoll_lab.analysis.points import STOPPED, summarise_point
 from plimsoll_lab.analysis.repeats import Outcomes, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
 from plimsoll_lab.analysis.searches import describe_searches, searches_without_capacity
@@ -168,7 +168,9 @@ def _completeness(
     outcomes = {point.outcome for point in points}
     complete = len(trials) == len(run.trials)
     valid = complete and not any(point.doubtful for point in points)
-    valid = valid and outcomes <= {"ok", "hard_limit", "failed"} and "ok" in outcomes
+    valid = valid and outcomes <= {"ok", *STOPPED} and "ok" in outcomes
+    # What a server did in the trials that it survived is no answer by itself.
+    valid = valid and not any(point.outcome == "ok" and "failed" in point.outcomes for point in points)
     return complete, valid and run.imported is None
 
 
@@ -214,19 +216,27 @@ def verdict_record(verdict: Verdict) -> VerdictRecord:
 def _stops(
     run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
 ) -> list[StopRecord]:
-    """Where each contender was seen to stop, by its own limit or its own failure."""
-    compare = run.family.compare
-    return [
-        StopRecord(
-            contender=formatting.contender(point.point, compare) if compare else "",
-            at=without(point.point, compare),
-            outcome=point.outcome,
-            reason=point.reason,
-            held=_held(by_point.get(point.number, [])),
-        )
-        for point in points
-        if point.outcome in {"hard_limit", "failed"}
-    ]
+    """Where each contender was seen to stop, by its own limit or its own failure, as a whole or in
+    some trials.
+    """
+    compare, found = run.family.compare, []
+    for point in points:
+        as_a_whole = point.outcome in STOPPED
+        for outcome in STOPPED:
+            mine = [trial for trial in by_point.get(point.number, []) if trial.outcome == outcome]
+            if not mine or (as_a_whole and outcome != point.outcome):
+                continue
+            found.append(
+                StopRecord(
+                    contender=formatting.contender(point.point, compare) if compare else "",
+                    at=without(point.point, compare),
+                    outcome=outcome,
+                    reason=mine[0].reason,
+                    held=_held(mine),
+                    trials=None if as_a_whole else (len(mine), point.n),
+                )
+            )
+    return found
 
 
 def _held(trials: Sequence[TrialRecord]) -> int | None:

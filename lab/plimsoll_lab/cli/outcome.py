@@ -128,7 +128,8 @@ def exit_code(summary: RunSummary) -> int:
     # Limits are judged at points that have a result, whatever the others lack.
     if summary.limits_missed:
         return LIMIT_MISSED
-    if outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
+    failed = any(each.outcome == "failed" for each in summary.stops)  # in some trials of a point with a result
+    if failed or outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
         return INVALID
     return DONE if outcomes & {"ok", "hard_limit"} else FAILED
 

@@ -24,7 +24,7 @@ def stops_table(summary: RunSummary, layout: MatrixLayout) -> list[Part]:
         (
             contender_cell(each.contender, layout),
             Cell(text=formatting.setting(each.at)),
-            Cell(text="", badge=formatting.outcome(each.outcome), tone=each.outcome, detail=str(each.reason)),
+            Cell(text="", badge=formatting.stop(each), tone=each.outcome, detail=str(each.reason)),
         )
         for each in summary.stops
     )

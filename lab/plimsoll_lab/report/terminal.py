@@ -90,7 +90,7 @@ def _stops(summary: RunSummary, paint: Paint) -> list[str]:
     if not summary.stops:
         return []
     lines = ["", paint("where each stops", BOLD)]
-    rows = [(each.contender, formatting.setting(each.at), formatting.outcome(each.outcome)) for each in summary.stops]
+    rows = [(each.contender, formatting.setting(each.at), formatting.stop(each)) for each in summary.stops]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row, each in zip(rows, summary.stops, strict=True):
         cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

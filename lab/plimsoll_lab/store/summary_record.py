@@ -75,6 +75,8 @@ class PointSummary(Record):
     """Trials with a result."""
     outcome: Outcome | None
     """What its trials say; null where there are none."""
+    outcomes: Mapping[Outcome, int] = {}
+    """How many trials ended how."""
     reason: str | None
     """In words, where it is not `ok`."""
     figures: Mapping[str, FigureSummary]
@@ -159,6 +161,8 @@ class StopRecord(Record):
     """In words."""
     held: int | None
     """The most connections that a server at its limit held."""
+    trials: tuple[int, int] | None = None
+    """In how many trials there, and of how many; null where it stopped there as a whole."""
 
 
 class CapacityRecord(Record):
