@@ -22,6 +22,12 @@ impl LazyTimer {
         self.0 = Some((wheel.set(due, key), due));
     }
 
+    /// Whether it is to fire.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// It has fired.
     pub fn fired(&mut self) {
         self.0 = None;

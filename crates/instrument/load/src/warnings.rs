@@ -35,6 +35,8 @@ const RUN_QUEUE_NOTICED: f64 = 0.1;
 const WAIT_NOTICED_US: f64 = 1000.0;
 /// An offered rate below this share of the intended one is not the load that was asked for.
 const OFFERED_SHARE: f64 = 0.98;
+/// Requests that began before the window, from this part of a counted one on.
+const HEAD_START_NOTICED: f64 = 0.05;
 /// Connections that could be used for less than this share of the time were not the number asked
 /// for.
 const AVAILABLE_NOTICED: f64 = 0.99;
@@ -105,6 +107,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         crowding(&summary),
         shortfall(&summary, offered_for(&summary, outcome)),
         missing_connections(&summary, outcome),
+        head_start(&summary, config, outcome),
         unavailability(&summary),
         closing(&summary),
         silence(&summary),
@@ -215,6 +218,26 @@ fn shortfall(summary: &Summary, seconds: f64) -> Option<Warning> {
             ),
             "where pool wait is high the server was too slow for this rate on so many connections; where schedule lag \
              is, the generator was",
+        )
+    })
+}
+
+/// A count behind a warm-up takes the requests first that are under way as its window opens. Of a
+/// few rounds these are a part, and the time that they took before is in no rate.
+fn head_start(summary: &Summary, config: &Config, outcome: &Outcome) -> Option<Warning> {
+    let counts = config.stop_condition.is_count() && !config.warm_up.is_zero() && !config.pace.is_open();
+    let requests = summary.requests;
+    let ended = requests.completed + requests.failed + requests.timed_out;
+    let early = requests.scheduled.saturating_sub(outcome.window.sent + requests.unsent).min(ended);
+    (counts && early as f64 > HEAD_START_NOTICED * ended as f64).then(|| {
+        warning(
+            "head_start",
+            format!(
+                "{early} of the {ended} requests counted had begun before the window: where all take the same time, the \
+                 rate is up to {} too high",
+                percent(early as f64 / (ended - early).max(1) as f64)
+            ),
+            "ask for twenty times as many requests as connections or more (-n, --each), or for a time (-d)",
         )
     })
 }

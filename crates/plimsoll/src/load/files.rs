@@ -4,17 +4,23 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use plimsoll_load::record::{Phase, Records, Row, Second};
+use plimsoll_load::warnings::signal_name;
 use plimsoll_measure::summary::Summary;
 use plimsoll_measure::tally::Errors;
 use plimsoll_measure::times::{Times, TimesSummary};
 use plimsoll_sys::file;
-use plimsoll_sys::signal::{self, Signal};
+use plimsoll_sys::poll::{self, Place};
+use plimsoll_sys::readiness::Interest;
+use plimsoll_sys::signal::{self, Signal, Signals};
 use serde::Serialize;
 
 use crate::outcome::Usage;
@@ -44,16 +50,21 @@ impl Wanted {
     }
 }
 
+/// How often a record's end is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// The threads that write.
 pub(super) struct Files {
     writers: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,
     hdr: Option<(PathBuf, File)>,
+    /// The regular files that were opened, by device and inode.
+    opened: BTreeMap<(u64, u64), PathBuf>,
 }
 
 impl Wanted {
     /// Creates the files, before the run, and the records that fill them.
     pub(super) fn open(&self, connections_wanted: bool) -> anyhow::Result<(Records, Files)> {
-        let mut files = Files { writers: Vec::new(), hdr: None };
+        let mut files = Files { writers: Vec::new(), hdr: None, opened: BTreeMap::new() };
         let mut records = Records { connections: self.per_connection || connections_wanted, ..Records::default() };
         if let Some(path) = &self.request_log {
             records.requests = Some(files.start(path, write_requests)?);
@@ -62,19 +73,33 @@ impl Wanted {
             records.seconds = Some(files.start(path, write_seconds)?);
         }
         if let Some(path) = &self.hdr {
-            files.hdr = Some((path.clone(), create(path)?));
+            files.hdr = Some((path.clone(), files.create(path)?));
         }
         Ok((records, files))
     }
 }
 
 impl Files {
+    /// Creates a file of its own: of two records in one, each would lie over the other.
+    fn create(&mut self, path: &Path) -> anyhow::Result<File> {
+        let file = file::create(path).map_err(|error| {
+            anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
+        })?;
+        let found = file.metadata()?;
+        let key = (found.dev(), found.ino());
+        if let Some(other) = found.is_file().then(|| self.opened.insert(key, path.to_path_buf())).flatten() {
+            let (one, other) = (path.display(), other.display());
+            bail!(Usage(format!("{other} and {one} are the same file, and would lie over each other; name another")));
+        }
+        Ok(file)
+    }
+
     fn start<T: Send + 'static>(
         &mut self,
         path: &Path,
         write: impl FnOnce(&Receiver<T>, BufWriter<File>) -> io::Result<()> + Send + 'static,
     ) -> anyhow::Result<Sender<T>> {
-        let file = BufWriter::new(create(path)?);
+        let file = BufWriter::new(self.create(path)?);
         let (sender, receiver) = channel();
         // The writer starts before the run takes its signals: unblocked there, SIGTERM would end
         // the process with no summary and half a record.
@@ -85,9 +110,21 @@ impl Files {
         Ok(sender)
     }
 
-    /// Waits until everything is on its way to the disk. The senders must be gone.
+    /// Waits until everything is on its way to the disk, or a signal ends the wait: the reader of a
+    /// FIFO may take nothing. The senders must be gone.
     pub(super) fn finish(self, summary: &Summary) -> anyhow::Result<()> {
+        let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
         for (path, writer) in self.writers {
+            while !writer.is_finished() {
+                let _ = poll::wait(&mut [Place::new(signals.as_raw_fd(), Interest::READ)], Some(LOOK));
+                if let Some(signal) = signals.next() {
+                    bail!(
+                        "the record {} is incomplete: its reader or disk takes nothing, and {} ended the wait",
+                        path.display(),
+                        signal_name(signal)
+                    );
+                }
+            }
             let outcome = writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
             outcome.with_context(|| format!("the record {} is incomplete", path.display()))?;
         }
@@ -99,12 +136,6 @@ impl Files {
         }
         Ok(())
     }
-}
-
-fn create(path: &Path) -> anyhow::Result<File> {
-    file::create(path).map_err(|error| {
-        anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
-    })
 }
 
 fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io::Result<()> {

@@ -107,9 +107,9 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         }
         closed @ Pace::Closed { .. } => closed,
     };
-    // A window of a set length, or behind a warm-up, opens when every connection is up, as with the
-    // other engines: those that are up before the last warm up until then.
-    let is_alone = config.stop_condition.is_count() && config.warm_up.is_zero();
+    // A window of a set length, at a rate, or behind a warm-up, opens when every connection is up, as
+    // with the other engines: those that are up before the last warm up until then.
+    let is_alone = config.stop_condition.is_count() && config.warm_up.is_zero() && !config.pace.is_open();
     let last = config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64((count - 1) as f64 / rate));
     let others_up_at = (!is_alone).then(|| start + last + SETTLE_TIME * count as u32);
     Some(Config {
@@ -288,7 +288,9 @@ mod tests {
             let opening = Duration::from_millis(1750) + SETTLE_TIME * 4;
             assert_eq!(openings(&format!("{end} --warm-up 250ms")), [opening; 4], "{end}");
         }
-        for counted in ["-n 8", "--each 2", "-n 8 -R 8"] {
+        // At a rate each offered its part of it in a window of its own: together less than half.
+        assert_eq!(openings("-n 8 -R 8"), [Duration::from_millis(1500) + SETTLE_TIME * 4; 4]);
+        for counted in ["-n 8", "--each 2"] {
             assert_eq!(openings(counted), [0, 500, 1000, 1500].map(Duration::from_millis), "{counted}");
         }
     }

@@ -74,9 +74,14 @@ fn question(config: &Config) -> String {
     format!("{} connections to {} {until}{pace}{lag}", config.connections, targets.join(", "))
 }
 
+/// From this rate on, three digits have no decimals.
+const WHOLE_FROM: f64 = 100.0;
+
 fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
     let requests = summary.requests;
-    let rate = paint.bold(&format!("{}/s", grouped(summary.completed_rate.round() as u64)));
+    let rate = summary.completed_rate;
+    let rate = if rate < WHOLE_FROM { three_digits(rate) } else { grouped(rate.round() as u64) };
+    let rate = paint.bold(&format!("{rate}/s"));
     writeln!(
         out,
         "completed      {} requests in {}: {rate}, goodput {}bit/s",

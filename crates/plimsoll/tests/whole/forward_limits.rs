@@ -5,12 +5,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_sys::net;
 
 use crate::support::forwarder::{
-    Folder, Forwarder, Noise, accept, answer, asks, connect, echo, exchange, listener, until,
+    Folder, Forwarder, Noise, accept, answer, asks, connect, echo, exchange, get, listener, reset, until,
 };
 use crate::support::peer::read_once;
 
@@ -183,6 +183,53 @@ fn a_server_is_not_down_because_this_machine_has_no_descriptor_to_ask_it_with() 
     let (status, _, said) = forwarder.wait();
     assert_eq!(status.code(), Some(0));
     assert!(!said.contains("is down"), "{said}");
+}
+
+#[test]
+fn each_direction_waits_for_its_own_bandwidth_and_not_for_that_of_the_other() {
+    let (server, address) = listener();
+    let folder = Folder::new();
+    let table = format!("[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nlimit = {{ bandwidth = \"4KB/s\" }}\n");
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table), "--workers", "1"]);
+    let mut client = forwarder.connect();
+    let mut served = accept(&server);
+    // One read of it is paid for by 16 seconds.
+    client.write_all(&[0; 64 * 1024]).expect("there is room for it");
+    served.read_exact(&mut [0; 1024]).expect("it comes");
+    served.write_all(&[1; 4000]).expect("connected");
+    client.read_exact(&mut [0; 4000]).expect("it comes");
+    let begun = Instant::now();
+    served.write_all(&[2; 512]).expect("connected");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("the socket is open");
+    client.read_exact(&mut [0; 512]).expect("it comes a second later");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_client_that_resets_what_was_sent_to_it_after_its_server_has_is_let_go_at_once() {
+    let (server, address) = listener();
+    let folder = Folder::new();
+    let table = format!(
+        "[admin]\nlisten = \"127.0.0.1:0\"\n[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nhalf_close = \"1h\"\n"
+    );
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let open = |count: usize| {
+        let line = format!("plimsoll_forward_connections{{listen=\"{}\"}} {count}", forwarder.address());
+        get(forwarder.admin(), "/metrics").lines().any(|found| found == line)
+    };
+    let mut client = forwarder.connect();
+    let mut served = accept(&server);
+    client.write_all(&[0]).expect("connected");
+    served.read_exact(&mut [0]).expect("it is relayed");
+    // More than the client's socket takes unread; what the others have no room for is not sent.
+    served.set_write_timeout(Some(Duration::from_millis(200))).expect("the socket is open");
+    let _ = served.write_all(&[1; 600_000]);
+    reset(served);
+    // The server's is seen first; were it not, nothing would wait for what the client is yet to take.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(open(1), "what was sent to the client is waited for");
+    reset(client);
+    until("it is let go", || open(0));
 }
 
 #[test]

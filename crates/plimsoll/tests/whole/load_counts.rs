@@ -13,6 +13,23 @@ use crate::support::running::until;
 const ENGINES: [&str; 4] = ["epoll", "uring", "threads", "fork"];
 
 #[test]
+fn a_count_of_few_rounds_behind_a_warm_up_says_that_its_rate_may_be_too_high() {
+    let target = delayed(|_| Duration::from_millis(50));
+    for engine in ENGINES {
+        for (arguments, is_said) in [
+            ("-n 4 --warm-up 120ms", true),
+            ("--each 2 --warm-up 120ms", true),
+            ("-n 4", false),
+            ("-n 4 -R 40 --warm-up 120ms", false),
+        ] {
+            let run = load(target, &format!("-c 4 {arguments} --engine {engine}"));
+            assert_eq!(run.code, Some(0), "{engine} {arguments}: {}", run.stderr);
+            assert_eq!(run.warnings().contains(&"head_start"), is_said, "{engine} {arguments}: {:?}", run.warnings());
+        }
+    }
+}
+
+#[test]
 fn a_count_reaches_as_many_connections_at_once_as_it_can_employ() {
     for engine in ENGINES {
         for more in ["", "-t 4"] {

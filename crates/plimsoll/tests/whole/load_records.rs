@@ -2,11 +2,15 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::process::Command;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::network::Scratch;
 use crate::support::peer::{answer, command, delayed, echo, load, outcome};
+
+/// open(2), on Linux.
+const O_NONBLOCK: i32 = 0o4000;
 
 #[test]
 fn every_completed_request_has_a_row_in_the_log() {
@@ -83,6 +87,42 @@ fn a_record_that_cannot_be_written_is_said_before_the_run_or_after_it() {
         assert_eq!((run.code, run.count("requests.completed")), (Some(1), 1000), "{flag}: {}", run.stderr);
         assert!(run.stderr.contains("incomplete: No space left on device"), "{}", run.stderr);
     }
+}
+
+#[test]
+fn two_records_in_one_file_are_refused() {
+    let file = Scratch::new(".txt");
+    let path = file.path();
+    for flags in ["--request-log {} --timeseries {}", "--timeseries {} --hdr {}"] {
+        let both = flags.replace("{}", path);
+        let refused = command("echo", &echo().to_string(), &format!("-n 1 {both}")).output().expect("it runs");
+        assert_eq!(refused.status.code(), Some(2), "{flags}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("are the same file, and would lie over each other"), "{said}");
+    }
+    // At a device nothing does.
+    let run = load(echo(), "-n 10 -c 2 --request-log /dev/null --timeseries /dev/null");
+    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 10), "{}", run.stderr);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_reader_that_takes_nothing() {
+    let fifo = Scratch::new(".fifo");
+    assert!(Command::new("mkfifo").arg(fifo.path()).status().expect("mkfifo runs").success());
+    // Without waiting for a writer (fifo(7)); it holds 64 KiB, and 5,000 rows are 200 KiB.
+    let reader = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(fifo.path()).expect("it is there");
+    let mut load = command("echo", &echo().to_string(), &format!("-n 5000 -c 2 --request-log {}", fifo.path()));
+    let mut running = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let lines = BufReader::new(running.stdout.take().expect("piped")).lines();
+    let is_summary = |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.contains(r#""summary""#));
+    assert!(lines.into_iter().any(|line| is_summary(&line)), "it has a summary");
+    let signalled = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+    assert!(signalled.expect("kill runs").success());
+    let ended = running.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("is incomplete: its reader or disk takes nothing, and terminate ended the wait"), "{said}");
+    drop(reader);
 }
 
 #[test]

@@ -76,11 +76,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             return 0;
         }
         let mut uncounted = 0;
-        for key in self.keys_in(&[State::Busy, State::Connecting, State::Handshaking]) {
+        let is_under_way = |key: &Key| self.slab.get(*key).is_some_and(Connection::has_request);
+        for key in self.slab.keys().filter(is_under_way).collect::<Vec<_>>() {
             let Some(connection) = self.slab.get_mut(key) else { continue };
-            if connection.state != State::Busy && !connection.request_pending {
-                continue;
-            }
             if connection.left > 0 {
                 connection.left -= 1;
             } else if matches!(self.shared.config.stop_condition, StopCondition::Each(_))
@@ -106,7 +104,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             .slab
             .keys()
             .filter_map(|key| self.slab.get(key))
-            .filter(|connection| connection.state == State::Busy || connection.request_pending)
+            .filter(|connection| connection.has_request())
             .map(|connection| self.request(connection))
             .collect();
         self.ledger.wrote(self.sockets.take_sent());

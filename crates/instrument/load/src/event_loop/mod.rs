@@ -118,6 +118,13 @@ struct Connection<P: Protocol, S: Sockets> {
     exchange: P::Exchange,
 }
 
+impl<P: Protocol, S: Sockets> Connection<P, S> {
+    /// Whether a request of it is under way, sent or yet to be: its connect may have failed already.
+    fn has_request(&self) -> bool {
+        self.state == State::Busy || self.request_pending
+    }
+}
+
 /// What an idle connection takes in an event loop's memory.
 pub(crate) fn slot_bytes<P: Protocol, S: Sockets>() -> u64 {
     size_of::<Connection<P, S>>() as u64

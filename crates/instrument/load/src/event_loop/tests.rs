@@ -36,6 +36,8 @@ struct Silent<const DEFERS: bool = false> {
     untold: usize,
     /// There is room for a part of each message only.
     is_full: bool,
+    /// No connection can be opened.
+    refuses: bool,
     /// Where each was connected from.
     sources: Vec<Option<IpAddr>>,
 }
@@ -60,7 +62,7 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
 
     fn connect(&mut self, _key: Key, _target: SocketAddr, source: Option<IpAddr>) -> io::Result<()> {
         self.sources.push(source);
-        Ok(())
+        if self.refuses { Err(ErrorKind::AddrNotAvailable.into()) } else { Ok(()) }
     }
 
     fn connected(&mut self, _socket: &()) -> io::Result<()> {
@@ -216,6 +218,20 @@ fn what_ends_once_the_window_has_opened_is_of_it_though_the_loop_is_yet_to_open_
     let books = books(event_loop);
     let warm_up = books.warm_up.expect("there was one").requests;
     assert_eq!((warm_up.in_flight, warm_up.failed, books.window.requests.failed), (1, 0, 1));
+}
+
+#[test]
+fn a_request_whose_connect_fails_as_the_window_opens_is_one_of_the_count() {
+    let mut event_loop = open_loop(|config| {
+        config.warm_up = Duration::from_nanos(HOUR);
+        config.stop_condition = StopCondition::Requests(2);
+        config.opening.reconnect = true;
+    });
+    event_loop.sockets.refuses = true;
+    event_loop.shared.control.opens.set(event_loop.now());
+    event_loop.dispatch(1);
+    assert_eq!(event_loop.shared.control.unclaimed(), 1);
+    assert_eq!(books(event_loop).window.requests.failed, 1);
 }
 
 #[test]

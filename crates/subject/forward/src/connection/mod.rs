@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use plimsoll_reactor::deadline::LazyTimer;
 use plimsoll_reactor::progress::SendProgress;
 use plimsoll_reactor::slab::Key;
-use plimsoll_reactor::timer::Timer;
 use plimsoll_sys::readiness::{Interest, Ready};
 use plimsoll_sys::{net, poll};
 
@@ -49,7 +48,7 @@ pub(crate) struct Connection {
     /// It fires by [`Connection::deadline`].
     pub(crate) timer: LazyTimer,
     /// It fires when the rule's bandwidth allows for more.
-    pub(crate) resumes: Option<Timer>,
+    pub(crate) resumes: LazyTimer,
     /// While a side does not take what is sent to it.
     delivery: Option<Box<Delivery>>,
     /// Its readiness is asked for each time anew, and its turns are apart: see
@@ -156,7 +155,7 @@ impl Connection {
             opened: now,
             active: now,
             timer: LazyTimer::default(),
-            resumes: None,
+            resumes: LazyTimer::default(),
             delivery: None,
             paced: false,
             next_turn: NextTurn::WhenReady,
@@ -221,7 +220,8 @@ impl Connection {
             (ConnectionState::Connecting(_), _) => Action::Waits,
             (ConnectionState::Header, _) => Action::ReadsHeader,
             (ConnectionState::Relaying | ConnectionState::Lingering { .. }, _) => {
-                if event.ended {
+                // Of a side that is dismissed, which is all that is left, its delivery says how it ended.
+                if event.ended && matches!(self.state, ConnectionState::Relaying) {
                     self.look_into_end(side);
                 }
                 match self.next_turn {
@@ -277,7 +277,8 @@ impl Connection {
 
     /// Its rule's bandwidth allows for more, for which alone it has waited until now.
     pub(crate) fn resumes(&mut self, now: Instant) {
-        (self.resumes, self.active) = (None, now);
+        self.resumes.fired();
+        self.active = now;
     }
 
     /// Whether a side may not take what is sent to it, so that the deadline may have come nearer.

@@ -47,7 +47,7 @@ impl Connection {
     /// looking again. Bytes that a side acknowledges are a sign of life: the kernel may hold
     /// megabytes that a slow reader has yet to take.
     pub(crate) fn look(&mut self, now: Instant) -> Result<Instant, Ending> {
-        if self.resumes.is_some() {
+        if self.resumes.is_set() {
             // It waits for its rule's bandwidth, and not for a side.
             self.active = now;
         }

@@ -269,8 +269,8 @@ impl EventLoop<'_> {
             Action::Yields => self.list(key),
             Action::Resumes(wait) => {
                 // The mark in its key distinguishes this timer from the other one.
-                let resume = || self.wheel.set(self.now + wait, key.to_raw() | SERVER);
-                connection.resumes.get_or_insert_with(resume);
+                // The other direction may wait for longer, since before.
+                connection.resumes.fire_by(self.now + wait, &mut self.wheel, key.to_raw() | SERVER);
             }
             Action::Waits if connection.paced || connection.is_spliced() => self.pace(key),
             Action::Waits => {}
@@ -348,7 +348,7 @@ impl EventLoop<'_> {
     fn close(&mut self, key: Key, ending: Ending) {
         let Some(mut connection) = self.connections.remove(key) else { return };
         connection.timer.cancel(&mut self.wheel);
-        connection.resumes.take().into_iter().for_each(|timer| self.wheel.cancel(timer));
+        connection.resumes.cancel(&mut self.wheel);
         let counts = &connection.route.counts;
         counts.open.fetch_sub(1, Ordering::Relaxed);
         if connection.is_admitted {
