@@ -77,11 +77,14 @@ fn question(config: &Config) -> String {
 /// From this rate on, three digits have no decimals.
 const WHOLE_FROM: f64 = 100.0;
 
+/// A rate, whole unless it is small.
+fn rate_text(rate: f64) -> String {
+    if rate < WHOLE_FROM { three_digits(rate) } else { grouped(rate.round() as u64) }
+}
+
 fn rates(out: &mut impl Write, summary: &Summary, paint: Paint) -> io::Result<()> {
     let requests = summary.requests;
-    let rate = summary.completed_rate;
-    let rate = if rate < WHOLE_FROM { three_digits(rate) } else { grouped(rate.round() as u64) };
-    let rate = paint.bold(&format!("{rate}/s"));
+    let rate = paint.bold(&format!("{}/s", rate_text(summary.completed_rate)));
     writeln!(
         out,
         "completed      {} requests in {}: {rate}, goodput {}bit/s",
@@ -264,6 +267,11 @@ fn scaled(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_rate_is_not_rounded_to_nothing() {
+        assert_eq!([0.0, 0.415, 1.538, 99.96, 39_812.4].map(rate_text), ["0", "0.415", "1.54", "100", "39,812"]);
+    }
 
     #[test]
     fn numbers_are_grouped_and_scaled() {
