@@ -249,7 +249,14 @@ def test_a_bound_in_figures(most: int, *, reached: bool) -> None:
     ]
     found = bound_of(*loads, think_s=0.375)
     assert replace(found, at_ci95=None) == Bound(
-        most_rate=50.0, idle_response_s=0.125, think_s=0.375, at=25.0, at_ci95=None, reached=reached
+        most_rate=50.0,
+        idle_response_s=0.125,
+        think_s=0.375,
+        at=25.0,
+        at_ci95=None,
+        reached=reached,
+        lowest=1,
+        saturated=False,
     )
     off = 25 * T_OF_THREE / math.sqrt(3) * math.hypot(0.2, 0.125)
     assert found.at_ci95 == pytest.approx((25 - off, 25 + off), rel=1e-6)

@@ -136,6 +136,7 @@ def test_a_server_that_fails_in_some_trials_is_told_and_makes_no_run_valid(tmp_p
     ]
     page = page_of(folder)
     assert "failed in 6 of 12 trials" in page
+    assert "a server failed in some trials of 1 of 2 points." in page
     assert "No server hit a limit" not in page
     assert "failed in 6 of 12 trials" in render(summary, folder.read_run(), colour=False)
 

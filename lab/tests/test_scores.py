@@ -48,6 +48,9 @@ def test_of_a_value_of_which_only_the_most_is_known_that_is_shown() -> None:
     asked = replace(COMPARISON, contenders={"a": late})
     [cell, _] = score([replace(RANKING, comparison=asked)], margin=0.05)
     assert (cell.median, cell.censored, cell.at_most) == (7.0, False, True)
+    even = replace(asked, contenders={"a": {block: (0.0, most) for block, most in enumerate((7.0, 9.0, 20.0, 30.0))}})
+    [cell, _] = score([replace(RANKING, comparison=even)], margin=0.05)
+    assert (cell.median, cell.at_most) == (20.0, True), "9 is no bound: the median may be above it"
     # A capacity below the lowest load begins at 0, too, and nobody knows the most of a memory.
     for other in (replace(asked, better="higher"), replace(asked, contenders={"a": {0: (0.0, math.inf)}})):
         [cell, _] = score([replace(RANKING, comparison=other)], margin=0.05)

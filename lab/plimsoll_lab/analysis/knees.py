@@ -128,8 +128,7 @@ def _sentence(knee: Knee) -> str:
         return f"not reached: N* is {bound.at:,.0f} connections or more, for no load well beyond that was tried"
     most = formatting.number(bound.most_rate, "per_s")
     if bound.saturated:
-        lowest = bound.most_rate * (bound.idle_response_s + bound.think_s)
-        return f"not shown: about {lowest:,.0f} connections, the fewest tried, may saturate the server: {most} at most"
+        return f"not shown: {bound.lowest:,.0f} connections, the fewest tried, may saturate the server: {most} at most"
     interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
     text = (
         f"{bound.at:,.0f}{interval} connections: {most} at most, and "

@@ -224,7 +224,7 @@ def _stops(
         as_a_whole = point.outcome in STOPPED
         for outcome in STOPPED:
             mine = [trial for trial in by_point.get(point.number, []) if trial.outcome == outcome]
-            if not mine or (as_a_whole and outcome != point.outcome):
+            if not mine or (outcome != point.outcome if as_a_whole else point.outcome != "ok"):
                 continue
             found.append(
                 StopRecord(

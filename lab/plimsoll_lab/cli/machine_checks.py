@@ -23,7 +23,14 @@ from plimsoll_lab.hosts.samplers.environment import DESCRIPTORS_BESIDE, descript
 from plimsoll_lab.hosts.samplers.machine import read_machine, read_memory
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import references
-from plimsoll_lab.suite.prediction import connections, connections_at_once, loads, most_connections, predicted_s
+from plimsoll_lab.suite.prediction import (
+    connections,
+    connections_at_once,
+    connections_at_server,
+    loads,
+    most_connections,
+    predicted_s,
+)
 from plimsoll_lab.suite.spec import Plan, Point
 
 Level = Literal["ok", "warn", "refuse"]
@@ -191,7 +198,7 @@ def _ports(points: tuple[Point, ...]) -> Iterator[Finding]:
 def _somaxconn(points: tuple[Point, ...]) -> Iterator[Finding]:
     has, need = int(_read("/proc/sys/net/core/somaxconn", "4096")), most_connections(points)[0]
     said = f"{has:,} connections may wait to be accepted (net.core.somaxconn)"
-    burst = any("connect_rate" not in point.load for point in points) and need > has
+    burst = any("connect_rate" not in load for point in points for load in loads(point)) and need > has
     if burst:
         fix = f"sysctl net.core.somaxconn={need}, or [load] connect_rate, for {need:,} are opened as fast as they go"
         yield Finding(check="somaxconn", level="warn", message=said, fix=fix)
@@ -229,7 +236,7 @@ def _tasks_by_kind(point: Point) -> list[tuple[object, int]]:
     """What has a thread or a process for each connection, the server or a generator: which of both,
     and how many.
     """
-    server = (point.server.get("model"), connections_at_once(point))
+    server = (point.server.get("model"), connections_at_server(point))
     parts = [server, *((load.get("engine"), connections(load)) for load in loads(point))]
     return [part for part in parts if part[0] in {"fork", "threads"}]
 
@@ -245,11 +252,11 @@ def _memory(points: tuple[Point, ...]) -> Iterator[Finding]:
     has = read_memory() or 0
     need = 0
     for point in points:
-        of_server = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) + CONNECTION_BYTES
+        of_server = SERVER_BYTES.get(str(point.server.get("model", "epoll")), 1 << 10) * connections_at_server(point)
         of_loads = [
             LOAD_BYTES.get(str(load.get("engine", "epoll")), 1 << 10) * connections(load) for load in loads(point)
         ]
-        need = max(need, of_server * connections_at_once(point) + sum(of_loads))
+        need = max(need, of_server + CONNECTION_BYTES * connections_at_once(point) + sum(of_loads))
     said = f"{has / 2**30:.1f} GiB available"
     if need:
         said += f", and the connections take about {_size(need)}"

@@ -73,7 +73,7 @@ def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], st
 def _drawn(knee: KneeRecord, kind: str) -> str:
     """What a chart has beside the trials."""
     if kind == "response":
-        return "Every dot is a trial" + ("; dashed: N*." if knee.bound is not None and knee.bound.reached else ".")
+        return "Every dot is a trial" + ("; dashed: N*." if knee.bound is not None and knee.bound.is_shown else ".")
     lines = ["dashed: the bound"] if knee.bound is not None else []
     lines += ["the curve: the law with its 95 % band"] if knee.fit is not None else []
     return "; ".join(["Every dot is a trial", *lines]) + "."
@@ -84,7 +84,7 @@ def _bending(knees: Sequence[KneeRecord]) -> list[tuple[int, KneeRecord]]:
     return [
         (place, knee)
         for place, knee in enumerate(knees)
-        if knee.fit is not None or (knee.bound is not None and knee.bound.reached)
+        if knee.fit is not None or (knee.bound is not None and knee.bound.is_shown)
     ]
 
 
@@ -161,7 +161,7 @@ def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json)
 
 def _response_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json) -> Json:
     layers = [_dots(trials, "response_time_us.mean", 1e-3, identity)]
-    if knee.bound is not None and knee.bound.reached:
+    if knee.bound is not None and knee.bound.is_shown:
         rule = {"type": "rule", "strokeDash": [5, 4]}
         layers.append({"data": {"values": [{"x": knee.bound.at}]}, "mark": rule, "encoding": {"x": _x()}})
     return {"width": 330, "height": 200, "title": "mean response time", "layer": layers}

@@ -81,6 +81,7 @@ def _bound(loads: Sequence[Load], think_s: float) -> Bound:
         at=knee,
         at_ci95=interval,
         reached=loads[-1].load >= BEYOND * knee,
+        lowest=loads[0].load,
         saturated=knee <= BEYOND * loads[0].load,
     )
 

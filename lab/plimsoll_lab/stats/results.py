@@ -55,9 +55,16 @@ class Bound:
     reached: bool
     """Whether loads well beyond N* were measured: if not, Xmax is only what the highest load asked
     for."""
-    saturated: bool = False
-    """Whether the lowest load may already have been beyond N*: then X R0 is that load by Little's
-    law, whatever N* is."""
+    lowest: float
+    """The lowest load."""
+    saturated: bool
+    """Whether that may have been beyond N*: then X R0 is that load by Little's law, whatever N*
+    is."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the loads lie on both sides of N*."""
+        return self.reached and not self.saturated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,12 +25,13 @@ def score(rankings: Sequence[Ranking], *, margin: float) -> list[Score]:
 def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     comparison = ranking.comparison
     values = comparison.every_value_of(name) if name in comparison.contenders else {}
-    at_most = comparison.better == "lower" and any(map(_has_a_most_alone, values.values()))
     estimates = comparison.estimates.get(name, {})
+    open_ended = [value for block, value in values.items() if block not in estimates]
+    at_most = comparison.better == "lower" and any(map(_has_a_most_alone, open_ended))
     shown = [estimates.get(block, _shown(value, at_most=at_most)) for block, value in values.items()]
-    bounds = [block for block, value in values.items() if isinstance(value, tuple) and block not in estimates]
-    # A bound is of a load or a rate that was tried, and no mean of two is.
-    median = statistics.median_low if bounds else statistics.median
+    is_bound = any(isinstance(value, tuple) for value in open_ended)
+    # Of an even number of bounds one that was measured, on the side that holds: their mean is none.
+    median = statistics.median if not is_bound else statistics.median_high if at_most else statistics.median_low
     place = next((each for each in ranking.places if each.name == name), None)
     bounded = place is not None and math.isfinite(place.at_most)
     pairs = [pair for (one, _), pair in ranking.pairs.items() if one == name]
@@ -45,7 +46,7 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
-        censored=not at_most and bool(bounds),
+        censored=not at_most and is_bound,
         at_most=at_most,
         level=place is not None and place.at_most <= 1 + margin,
     )

@@ -94,10 +94,15 @@ def connections_at_once(point: Point) -> int:
     return sum(map(connections, loads(point)))
 
 
+def connections_at_server(point: Point) -> int:
+    """How many of them end at the server, and not at another one."""
+    return sum(connections(load) for load in loads(point) if SERVER in way(load, point.roles))
+
+
 def most_connections(points: Sequence[Point]) -> tuple[int, int]:
     """The most of any point, and the most at a server that is a command."""
     every = [connections_at_once(point) for point in points]
-    of_commands = [connections_at_once(point) for point in points if "command" in point.server]
+    of_commands = [connections_at_server(point) for point in points if "command" in point.server]
     return max(every, default=0), max(of_commands, default=0)
 
 

@@ -230,12 +230,16 @@ fn head_start(summary: &Summary, config: &Config, outcome: &Outcome) -> Option<W
     let ended = requests.completed + requests.failed + requests.timed_out;
     let early = requests.scheduled.saturating_sub(outcome.window.sent + requests.unsent).min(ended);
     (counts && early as f64 > HEAD_START_NOTICED * ended as f64).then(|| {
+        let how_much = if early == ended {
+            "says nothing".to_owned()
+        } else {
+            format!("is up to {} too high", percent(early as f64 / (ended - early) as f64))
+        };
         warning(
             "head_start",
             format!(
                 "{early} of the {ended} requests counted had begun before the window: where all take the same time, the \
-                 rate is up to {} too high",
-                percent(early as f64 / (ended - early).max(1) as f64)
+                 rate {how_much}"
             ),
             "ask for twenty times as many requests as connections or more (-n, --each), or for a time (-d)",
         )

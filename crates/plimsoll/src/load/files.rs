@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use plimsoll_load::record::{Phase, Records, Row, Second};
@@ -52,6 +52,8 @@ impl Wanted {
 
 /// How often a record's end is looked for.
 const LOOK: Duration = Duration::from_millis(10);
+/// What a record has to come to its end once a signal asks for that of the program.
+const LAST_ROWS: Duration = Duration::from_secs(1);
 
 /// The threads that write.
 pub(super) struct Files {
@@ -77,6 +79,22 @@ impl Wanted {
         }
         Ok((records, files))
     }
+}
+
+/// Waits for a writer; fails where a signal has ended the wait.
+fn wait_for(writer: &JoinHandle<io::Result<()>>) -> anyhow::Result<()> {
+    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+    let mut told = None;
+    while !writer.is_finished() {
+        let _ = poll::wait(&mut [Place::new(signals.as_raw_fd(), Interest::READ)], Some(LOOK));
+        told = told.or_else(|| signals.next().map(|signal| (signal, Instant::now())));
+        if let Some((signal, at)) = told
+            && at.elapsed() >= LAST_ROWS
+        {
+            bail!("its reader or disk takes nothing, and {} ended the wait", signal_name(signal));
+        }
+    }
+    Ok(())
 }
 
 impl Files {
@@ -110,21 +128,11 @@ impl Files {
         Ok(sender)
     }
 
-    /// Waits until everything is on its way to the disk, or a signal ends the wait: the reader of a
-    /// FIFO may take nothing. The senders must be gone.
+    /// Waits until everything is on its way to the disk, for no longer than [`LAST_ROWS`] after a
+    /// signal: the reader of a FIFO may take nothing. The senders must be gone.
     pub(super) fn finish(self, summary: &Summary) -> anyhow::Result<()> {
-        let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
         for (path, writer) in self.writers {
-            while !writer.is_finished() {
-                let _ = poll::wait(&mut [Place::new(signals.as_raw_fd(), Interest::READ)], Some(LOOK));
-                if let Some(signal) = signals.next() {
-                    bail!(
-                        "the record {} is incomplete: its reader or disk takes nothing, and {} ended the wait",
-                        path.display(),
-                        signal_name(signal)
-                    );
-                }
-            }
+            wait_for(&writer).with_context(|| format!("the record {} is incomplete", path.display()))?;
             let outcome = writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
             outcome.with_context(|| format!("the record {} is incomplete", path.display()))?;
         }

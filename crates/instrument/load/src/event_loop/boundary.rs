@@ -2,7 +2,7 @@
 
 use plimsoll_reactor::slab::Key;
 
-use super::{EventLoop, Sockets, State};
+use super::{Connection, EventLoop, Sockets, State};
 use crate::config::StopCondition;
 use crate::ledger::Request;
 use crate::protocol::Protocol;
