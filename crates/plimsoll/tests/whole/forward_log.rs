@@ -153,6 +153,17 @@ fn a_fifo_that_nobody_reads_is_no_log() {
 }
 
 #[test]
+fn two_logs_in_one_file_are_refused() {
+    let folder = Folder::new();
+    let path = text_of(&folder.path("log.csv"));
+    let both = ["127.0.0.1:0=127.0.0.1:9", "--log", &path, "--transfer-log", &path];
+    let output = command(&both).output().expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("it is the log of connections too, whose rows have another form"), "{said}");
+}
+
+#[test]
 fn rows_are_lost_while_what_read_the_log_has_ended_and_written_when_it_is_started_again() {
     let folder = Folder::new();
     let fifo = text_of(&folder.path("log.fifo"));

@@ -8,6 +8,7 @@ mod output;
 mod row;
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -107,9 +108,16 @@ impl Writer {
         transfers: Option<PathBuf>,
         say: Arc<Say>,
     ) -> Result<Writer, (PathBuf, io::Error)> {
+        let (opened, path) = (connections.map(open_connections).transpose()?, transfers);
+        let transfers = path.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
+        if let (Some(one), Some(other)) = (connections.and_then(|target| target.path.as_deref()), path)
+            && is_same_file(one, &other)
+        {
+            return Err((other, io::Error::other("it is the log of connections too, whose rows have another form")));
+        }
         let mut outputs = Outputs {
-            connections: connections.map(open_connections).transpose()?,
-            transfers: transfers.map(|path| open(&path, row::TRANSFER_HEADER)).transpose()?,
+            connections: opened,
+            transfers,
             format: connections.map_or(LogFormat::Csv, |target| target.format),
             clock: Clock::now(),
             line: String::new(),
@@ -261,6 +269,13 @@ impl Outputs {
         }
         state.done.fetch_add(done, Ordering::Relaxed);
     }
+}
+
+/// Whether two paths are of one regular file, in which rows of two forms would be mixed.
+fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
+    let place =
+        |path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| (file.dev(), file.ino()));
+    place(one).is_some() && place(one) == place(other)
 }
 
 fn open_connections(target: &LogTarget) -> Result<Output, (PathBuf, io::Error)> {
