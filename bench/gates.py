@@ -1,17 +1,18 @@
 """Forty real gates: how often each ends as it should.
 
-What a request costs our own server is measured first. The new server of a gate then burns nothing,
-a twentieth or a tenth of it more for each reply, and each gate asks by itself, at a tolerance of
-5 %:
+How much rate and CPU a microsecond of work costs our own server is measured first, by many blocks
+of a server that burns 4 us more for each reply beside one that does not. The new server of a gate
+then burns as much as takes so much of the dearer of both figures, and each gate asks by itself, at
+a tolerance of 5 %:
 
-    alike 10 the same command twice must pass
-    copies 10 one binary in two directories must pass
-    half 10 a loss of about 5 % seldom passes, and is seldom called worse
-    tenth 10 a loss of about 10 % must be found
+    alike  10  the same command twice               must pass
+    copies 10  one binary in two directories        must pass
+    half   10  a loss of 5 %                        seldom passes, and is seldom called worse
+    tenth  10  a loss of 10 %                       must be found
 
 Every gate is one line of target/bench/gates.jsonl as soon as it has ended: started again, the
 script goes on where it was stopped (remove the file to begin anew). The table is written to
-target/bench/gates.json. Takes about half an hour; no gate takes more than 15 minutes.
+target/bench/gates.json. Takes about three quarters of an hour; no gate takes more than 15 minutes.
 
     python bench/gates.py            # all of them
     python bench/gates.py --most 5   # five more
@@ -34,8 +35,12 @@ from harness import BUILD, PLIMSOLL, lab
 EACH = 10
 BASE_WORK_US = 1.0
 """What both servers burn for each reply, as burning anything at all costs more than nothing."""
+DEARER_US = 4.0
+"""What the new server burns more for each reply, as the costs are measured."""
+BLOCKS = 60
+"""Blocks that the costs are measured in."""
 KINDS = {"alike": 0.0, "copies": 0.0, "half": 0.05, "tenth": 0.10}
-"""What the new server burns for each reply, as a part of what a request costs."""
+"""What the new server of a gate loses in the dearer figure, as a part of it."""
 RIGHT = {"alike": "pass", "copies": "pass", "half": "undecided", "tenth": "worse"}
 SUITE = """
 name     = "gates"
@@ -58,7 +63,7 @@ def main() -> int:
     """Make the gates that are missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--most", type=int, default=len(KINDS) * EACH, metavar="N", help="gates to make now, at most")
-    parser.add_argument("--noise", default="3%", metavar="PART", help="stated noise; the blocks follow from it")
+    parser.add_argument("--noise", default="6%", metavar="PART", help="stated noise; the blocks follow from it")
     options = parser.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
     log = BUILD / "gates.jsonl"
@@ -66,9 +71,9 @@ def main() -> int:
     counts = Counter(each["kind"] for each in made)
     # In turn, so that a run that is stopped has as many of each.
     missing = [kind for number in range(EACH) for kind in KINDS if counts[kind] <= number][: options.most]
-    cost_us = cost_of_a_request_us() if missing else None
+    costs = costs_us() if missing else {}
     for kind in missing:
-        each = gate(kind, cost_us or 0.0, options.noise, 1 + len(made))
+        each = gate(kind, work_us(costs, KINDS[kind]), options.noise, 1 + len(made))
         made.append(each)
         with log.open("a") as lines:
             lines.write(json.dumps(each) + "\n")
@@ -82,36 +87,42 @@ def main() -> int:
     return 1 if slow or failed else 0
 
 
-def gate(kind: str, cost_us: float, noise: str, seed: int) -> dict[str, Any]:
+def gate(kind: str, more_us: float, noise: str, seed: int) -> dict[str, Any]:
     """One gate by itself: its outcome, its evidence, and how long it took."""
-    work = f"{BASE_WORK_US + KINDS[kind] * cost_us:.2f}us"
     base, new = PLIMSOLL, PLIMSOLL
     if kind == "copies":
         base, new = (copied(BUILD / "gates" / name) for name in ("old", "new"))
+    began = time.monotonic()
+    found, exit_code = asked(base, new, more_us, "--noise", noise, "--seed", str(seed))
+    return {
+        "kind": kind,
+        "more_us": more_us,
+        "outcome": found["outcome"],
+        "exit_code": exit_code,
+        "elapsed_s": time.monotonic() - began,
+        "text": found["text"],
+        "losses": found["losses"],
+    }
+
+
+def asked(base: str, new: str, more_us: float, *flags: str) -> tuple[dict[str, Any], int]:
+    """What a gate says of two binaries, of which the new one burns so much more for each reply, and
+    its exit code.
+    """
     suite = BUILD / "gates.toml"
     suite.write_text(SUITE)
     serve = "serve echo --listen 127.0.0.1:{port} --workers 1 --work"
-    commands = [f"{shlex.quote(base)} {serve} {BASE_WORK_US:.2f}us", f"{shlex.quote(new)} {serve} {work}"]
-    began = time.monotonic()
+    commands = [
+        f"{shlex.quote(binary)} {serve} {work_us:.2f}us"
+        for binary, work_us in ((base, BASE_WORK_US), (new, BASE_WORK_US + more_us))
+    ]
     done = lab(
-        "gate", str(suite), "--base", commands[0], "--new", commands[1], "--noise", noise, "--seed", str(seed),
-        "--out", str(BUILD / "gate-runs"),
-    )  # fmt: skip
-    elapsed_s = time.monotonic() - began
+        "gate", str(suite), "--base", commands[0], "--new", commands[1], *flags, "--out", str(BUILD / "gate-runs")
+    )
+    shutil.rmtree(BUILD / "gate-runs", ignore_errors=True)
     if not done.stdout:
         sys.exit(f"the gate failed: {done.stderr}")
-    found = json.loads(done.stdout.splitlines()[-1])["gate"]
-    keys = ("figure", "blocks", "loss", "at_least", "at_most")
-    shutil.rmtree(BUILD / "gate-runs", ignore_errors=True)
-    return {
-        "kind": kind,
-        "work": work,
-        "outcome": found["outcome"],
-        "exit_code": done.returncode,
-        "elapsed_s": elapsed_s,
-        "text": found["text"],
-        "losses": [{key: each[key] for key in keys} for each in found["losses"]],
-    }
+    return json.loads(done.stdout.splitlines()[-1])["gate"], done.returncode
 
 
 def copied(folder: Path) -> str:
@@ -121,17 +132,28 @@ def copied(folder: Path) -> str:
     return str(folder / "plimsoll")
 
 
-def cost_of_a_request_us() -> float:
-    """CPU of the server for one request, the median of a few trials."""
-    suite = BUILD / "gates.toml"
-    suite.write_text(
-        SUITE.replace("[server]", f'[server]\nworkers = 1\nwork = "{BASE_WORK_US:.2f}us"') + "repeat = 5\n"
-    )
-    done = lab("run", str(suite), "--out", str(BUILD / "gate-runs"))
-    if not done.stdout:
-        sys.exit(f"the cost of a request was not measured: {done.stderr}")
-    (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
-    return float(point["figures"]["server.cpu_us_per_request"]["median"])
+def costs_us() -> dict[str, float]:
+    """What a request costs the server by each figure: so much work would take half of a rate, and
+    double a cost.
+    """
+    found, _ = asked(PLIMSOLL, PLIMSOLL, DEARER_US, "--repeat", str(BLOCKS), "--seed", "1")
+    costs = {
+        each["figure"]: DEARER_US / (each["loss"] / (1 - each["loss"]) if is_rate(each["figure"]) else each["loss"])
+        for each in found["losses"]
+    }
+    for figure, cost_us in costs.items():
+        print(f"a request costs {cost_us:.2f} us by {figure}", flush=True)
+    return costs
+
+
+def work_us(costs: dict[str, float], loss: float) -> float:
+    """The work that takes so much of the dearer figure, and less of the others."""
+    return min(cost * (loss / (1 - loss) if is_rate(figure) else loss) for figure, cost in costs.items())
+
+
+def is_rate(figure: str) -> bool:
+    """Whether work takes a part of the figure; it adds to the others."""
+    return figure.endswith("_rate")
 
 
 if __name__ == "__main__":
