@@ -129,7 +129,7 @@ def told(mean: float, **more: object) -> dict[str, Any]:
 
 
 def echo(target: list[str], connections: int, mean_us: float, outcome: str = "ok") -> dict[str, Any]:
-    found = {"response_time_us.mean": told(mean_us)} if outcome == "ok" else {}
+    found = {"service_time_us.mean": told(mean_us)} if outcome == "ok" else {}
     setting = {"load.target": target, "load.connections": connections}
     reason = None if outcome == "ok" else "it stopped at 12,107 of 16,000 connections"
     return {"point": setting, "outcome": outcome, "reason": reason, "n": 6, "valid_n": 6, "figures": found}
@@ -142,7 +142,7 @@ PORT_FWD: dict[str, Any] = {
     "claims": [],
     "references": [
         {
-            "figure": "response_time_us.mean",
+            "figure": "service_time_us.mean",
             "at": {"load.target": FORWARDED, "load.connections": 16000},
             "value": value,
             "source": "there",
@@ -208,15 +208,15 @@ def test_costs_are_of_trials_of_one_block() -> None:
 def test_a_documents_count_is_shown_in_both_of_its_readings(tmp_path: Path) -> None:
     chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD)
     assert "| 0.1 ± 0.01; 0.1 [0.09, 0.11] (6.67; 30.4, read as legs) |" in chapter
-    drawn = (tmp_path / "docs/results/report-port-fwd-255-response_time_us-mean.svg").read_text()
+    drawn = (tmp_path / "docs/results/report-port-fwd-255-service_time_us-mean.svg").read_text()
     assert "theirs, read as legs" in drawn
-    assert "![response_time_us.mean, ours and theirs]" in chapter
+    assert "![service_time_us.mean, ours and theirs]" in chapter
 
 
 def test_a_picture_promises_theirs_only_where_there_is_one(tmp_path: Path) -> None:
     elsewhere = [echo(DIRECT, count, 50.0) for count in (101, 1001, 16001)]
     chapter = write(tmp_path, "port-fwd", SUMMARY | PORT_FWD | {"points": elsewhere})
-    assert "![response_time_us.mean](results/" in chapter
+    assert "![service_time_us.mean](results/" in chapter
     assert "theirs" not in chapter
 
 

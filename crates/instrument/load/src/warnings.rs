@@ -238,8 +238,8 @@ fn head_start(summary: &Summary, config: &Config, outcome: &Outcome) -> Option<W
         warning(
             "head_start",
             format!(
-                "{early} of the {ended} requests counted had begun before the window: where all take the same time, the \
-                 rate {how_much}"
+                "{early} of the {ended} requests counted had begun before the window: where all take the same time, \
+                 the rate {how_much}"
             ),
             "ask for twenty times as many requests as connections or more (-n, --each), or for a time (-d)",
         )

@@ -107,8 +107,8 @@ fn part(config: &Config, number: usize, start: SystemTime) -> Option<Config> {
         }
         closed @ Pace::Closed { .. } => closed,
     };
-    // A window of a set length, at a rate, or behind a warm-up, opens when every connection is up, as
-    // with the other engines: those that are up before the last warm up until then.
+    // A window of a set length, at a rate, or behind a warm-up, opens when every connection is up,
+    // as with the other engines: those that are up before the last warm up until then.
     let is_alone = config.stop_condition.is_count() && config.warm_up.is_zero() && !config.pace.is_open();
     let last = config.opening.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64((count - 1) as f64 / rate));
     let others_up_at = (!is_alone).then(|| start + last + SETTLE_TIME * count as u32);

@@ -213,19 +213,20 @@ fn a_client_that_resets_what_was_sent_to_it_after_its_server_has_is_let_go_at_on
         "[admin]\nlisten = \"127.0.0.1:0\"\n[forward.\"127.0.0.1:0\"]\nto = \"{address}\"\nhalf_close = \"1h\"\n"
     );
     let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
-    let open = |count: usize| {
-        let line = format!("plimsoll_forward_connections{{listen=\"{}\"}} {count}", forwarder.address());
-        get(forwarder.admin(), "/metrics").lines().any(|found| found == line)
-    };
+    let tells = |line: &str| get(forwarder.admin(), "/metrics").lines().any(|found| found == line);
+    let listen = format!("listen=\"{}\"", forwarder.address());
+    let open = |count: usize| tells(&format!("plimsoll_forward_connections{{{listen}}} {count}"));
     let mut client = forwarder.connect();
     let mut served = accept(&server);
     client.write_all(&[0]).expect("connected");
     served.read_exact(&mut [0]).expect("it is relayed");
-    // More than the client's socket takes unread; what the others have no room for is not sent.
-    served.set_write_timeout(Some(Duration::from_millis(200))).expect("the socket is open");
-    let _ = served.write_all(&[1; 600_000]);
+    // More than the client's socket takes unread, and less than the forwarder's has room for.
+    served.write_all(&[1; 600_000]).expect("there is room for it");
+    until("all of it is on its way to the client", || {
+        tells(&format!("plimsoll_forward_bytes_total{{{listen},direction=\"down\"}} 600000"))
+    });
     reset(served);
-    // The server's is seen first; were it not, nothing would wait for what the client is yet to take.
+    // The server's is seen first; else nothing would wait for what the client is yet to take.
     std::thread::sleep(Duration::from_millis(300));
     assert!(open(1), "what was sent to the client is waited for");
     reset(client);

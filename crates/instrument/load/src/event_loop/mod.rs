@@ -119,7 +119,7 @@ struct Connection<P: Protocol, S: Sockets> {
 }
 
 impl<P: Protocol, S: Sockets> Connection<P, S> {
-    /// Whether a request of it is under way, sent or yet to be: its connect may have failed already.
+    /// Whether a request of it is under way, sent or yet to be: its connect may have failed.
     fn has_request(&self) -> bool {
         self.state == State::Busy || self.request_pending
     }

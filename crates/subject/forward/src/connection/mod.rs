@@ -220,7 +220,7 @@ impl Connection {
             (ConnectionState::Connecting(_), _) => Action::Waits,
             (ConnectionState::Header, _) => Action::ReadsHeader,
             (ConnectionState::Relaying | ConnectionState::Lingering { .. }, _) => {
-                // Of a side that is dismissed, which is all that is left, its delivery says how it ended.
+                // Of a side that is dismissed, and is all that is left, its delivery says how.
                 if event.ended && matches!(self.state, ConnectionState::Relaying) {
                     self.look_into_end(side);
                 }
