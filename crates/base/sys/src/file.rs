@@ -4,8 +4,10 @@
 //! (RESOLVE_BENEATH): neither `..` nor a symbolic link nor a rename at the wrong moment leads out,
 //! as no string is ever compared.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags};
@@ -66,6 +68,12 @@ fn open_to_write(path: &Path, how: OFlags) -> io::Result<std::fs::File> {
 pub fn is_absent(error: &io::Error) -> bool {
     let absent = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EXDEV, libc::EINVAL, libc::ENXIO, libc::ENODEV];
     error.raw_os_error().is_some_and(|number| absent.contains(&number))
+}
+
+/// Whether two paths lead to one regular file: two records in it would lie over each other, or mix.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |path| std::fs::metadata(path).ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()));
+    place(one).is_some() && place(one) == place(other)
 }
 
 /// What to do about an error of [`append`] or [`create`], or of writing to what they return.

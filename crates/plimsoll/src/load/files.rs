@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -59,14 +58,13 @@ const LAST_ROWS: Duration = Duration::from_secs(1);
 pub(super) struct Files {
     writers: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,
     hdr: Option<(PathBuf, File)>,
-    /// The regular files that were opened, by device and inode.
-    opened: BTreeMap<(u64, u64), PathBuf>,
+    opened: Vec<PathBuf>,
 }
 
 impl Wanted {
     /// Creates the files, before the run, and the records that fill them.
     pub(super) fn open(&self, connections_wanted: bool) -> anyhow::Result<(Records, Files)> {
-        let mut files = Files { writers: Vec::new(), hdr: None, opened: BTreeMap::new() };
+        let mut files = Files { writers: Vec::new(), hdr: None, opened: Vec::new() };
         let mut records = Records { connections: self.per_connection || connections_wanted, ..Records::default() };
         if let Some(path) = &self.request_log {
             records.requests = Some(files.start(path, write_requests)?);
@@ -103,12 +101,11 @@ impl Files {
         let file = file::create(path).map_err(|error| {
             anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
         })?;
-        let found = file.metadata()?;
-        let key = (found.dev(), found.ino());
-        if let Some(other) = found.is_file().then(|| self.opened.insert(key, path.to_path_buf())).flatten() {
+        if let Some(other) = self.opened.iter().find(|other| file::is_same(other, path)) {
             let (one, other) = (path.display(), other.display());
             bail!(Usage(format!("{other} and {one} are the same file, and would lie over each other; name another")));
         }
+        self.opened.push(path.to_path_buf());
         Ok(file)
     }
 

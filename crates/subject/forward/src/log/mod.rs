@@ -8,7 +8,6 @@ mod output;
 mod row;
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use output::Output;
+use plimsoll_sys::file;
 use row::Clock;
 pub(crate) use row::{ConnectionRow, LoopNumber, Peer, TransferRow};
 
@@ -111,7 +111,7 @@ impl Writer {
         let (opened, path) = (connections.map(open_connections).transpose()?, transfers);
         let transfers = path.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
         if let (Some(one), Some(other)) = (connections.and_then(|target| target.path.as_deref()), path)
-            && is_same_file(one, &other)
+            && file::is_same(one, &other)
         {
             return Err((other, io::Error::other("it is the log of connections too, whose rows have another form")));
         }
@@ -269,13 +269,6 @@ impl Outputs {
         }
         state.done.fetch_add(done, Ordering::Relaxed);
     }
-}
-
-/// Whether two paths are of one regular file, in which rows of two forms would be mixed.
-fn is_same_file(one: &std::path::Path, other: &std::path::Path) -> bool {
-    let place =
-        |path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|file| (file.dev(), file.ino()));
-    place(one).is_some() && place(one) == place(other)
 }
 
 fn open_connections(target: &LogTarget) -> Result<Output, (PathBuf, io::Error)> {
