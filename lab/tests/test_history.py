@@ -165,7 +165,7 @@ def test_a_new_level_names_what_of_the_machine_is_not_as_it_was() -> None:
             at=at,
             values=values,
             missing=(),
-            changes=[Change(order=order, ratio=2.0, before=1.0, after=2.0)],
+            changes=[Change(order=order, before=1.0, after=2.0)],
         )
         for at, order in (("here", 2), ("there", 3))
     ]

@@ -28,6 +28,7 @@ from plimsoll_lab.analysis.family import (
     told_parts,
     value_of,
 )
+from plimsoll_lab.stats.best import ends
 from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord, untold_figures
@@ -318,7 +319,7 @@ def _told(trial: TrialRecord, figure: str) -> _Told | None:
     value = found if at_limit else value
     if found is None or value is None:
         return None
-    low, high = value if isinstance(value, tuple) else (value, value)
+    low, high = ends(value)
     return _Told(found=found, low=low, high=high)
 
 

@@ -56,12 +56,15 @@ class Change:
 
     order: int
     """The place of that run among `runs`."""
-    ratio: float | None
-    """The new level over the one before; None where that is zero."""
     before: float
     """The level before."""
     after: float
     """The new level."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The new level over the one before; None where that is zero."""
+        return self.after / self.before if self.before else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,6 +179,6 @@ def _changes(values: Sequence[HistoryValue]) -> list[Change]:
     edges = [0, *places, len(medians)]
     levels = [back(math.fsum(scaled[start:end]) / (end - start)) for start, end in itertools.pairwise(edges)]
     return [
-        Change(order=values[place].order, ratio=after / before if before else None, before=before, after=after)
+        Change(order=values[place].order, before=before, after=after)
         for place, before, after in zip(places, levels, levels[1:], strict=False)
     ]

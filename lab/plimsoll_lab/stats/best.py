@@ -218,7 +218,7 @@ def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
             unranked[name] = comparison.obstacle
         elif not values:
             unranked[name] = "no valid result"
-        elif any(_ends(value)[1] <= 0 for value in values.values()):
+        elif any(ends(value)[1] <= 0 for value in values.values()):
             unranked[name] = "a value of zero has no ratio to another"
         elif len(values) < LEAST_BLOCKS:
             blocks = "1 valid block" if len(values) == 1 else f"{len(values)} valid blocks"
@@ -247,7 +247,8 @@ def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | N
     return None if alike else first
 
 
-def _ends(value: Value) -> Interval:
+def ends(value: Value) -> Interval:
+    """What a value lies between: a number between itself and itself."""
     return value if isinstance(value, tuple) else (value, value)
 
 
@@ -258,8 +259,8 @@ def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[i
         first, second = second, first  # the ratio of two rates says how much worse its divisor is
     shared = np.array([block in first and block in second for block in blocks])
     ratios = [
-        (_log_ratio(_ends(first[block])[0], _ends(second[block])[1]),
-         _log_ratio(_ends(first[block])[1], _ends(second[block])[0]))
+        (_log_ratio(ends(first[block])[0], ends(second[block])[1]),
+         _log_ratio(ends(first[block])[1], ends(second[block])[0]))
         if here else (0.0, 0.0)
         for block, here in zip(blocks, shared, strict=True)
     ]  # fmt: skip

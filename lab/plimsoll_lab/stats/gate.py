@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from plimsoll_lab.stats.best import Value
+from plimsoll_lab.stats.best import Value, ends
 from plimsoll_lab.stats.resampling import (
     EXACT_UP_TO,
     LARGEST_LOG,
@@ -119,15 +119,11 @@ def _worse(comparison: BaselineComparison) -> tuple[Array, Array, Array]:
     """
     blocks = sorted(comparison.baseline.keys() & comparison.values.keys())
     with np.errstate(divide="ignore"):  # the logarithm of a lower end of 0 is no bound
-        old = np.log([_ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
-        new = np.log([_ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
+        old = np.log([ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
+        new = np.log([ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
     least, most = new[:, 0] - old[:, 1], new[:, 1] - old[:, 0]
     middle = _middle(new) - _middle(old)
     return (-middle, -most, -least) if comparison.better == "higher" else (middle, least, most)
-
-
-def _ends(value: Value) -> tuple[float, float]:
-    return value if isinstance(value, tuple) else (value, value)
 
 
 def _middle(ends: Array) -> Array:

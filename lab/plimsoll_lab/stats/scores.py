@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from plimsoll_lab.stats.best import Interval, Ranking, Value
+from plimsoll_lab.stats.best import Interval, Ranking, Value, ends
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.summary import median_interval
 
@@ -56,9 +56,8 @@ def _interval(values: Mapping[int, Value], estimates: Mapping[int, float], shown
     """Of the median: where moments were cut out, from that of the lower bounds to that of the upper
     ones.
     """
-    cut = [values[block] if block in estimates else value for block, value in zip(values, shown, strict=True)]
-    low = median_interval([each[0] if isinstance(each, tuple) else each for each in cut])
-    high = median_interval([each[1] if isinstance(each, tuple) else each for each in cut])
+    bounds = [ends(values[block] if block in estimates else each) for block, each in zip(values, shown, strict=True)]
+    low, high = (median_interval([each[side] for each in bounds]) for side in (0, 1))
     return None if low is None or high is None else (low[0], high[1])
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from plimsoll_lab.stats.best import Value
+from plimsoll_lab.stats.best import Value, ends
 from plimsoll_lab.stats.compare import holm
 from plimsoll_lab.stats.resampling import SAME, SIGNIFICANCE, Array
 from plimsoll_lab.stats.results import Call, Difference
@@ -92,9 +92,8 @@ def _measure(pair: Pair) -> _Measured:
 
 def _log_ends(values: Sequence[Value]) -> tuple[Array, Array]:
     """The logarithms of the lower ends, and of the upper ones."""
-    ends = [value if isinstance(value, tuple) else (value, value) for value in values]
     with np.errstate(divide="ignore", invalid="ignore"):  # of zero there is none
-        low, high = np.log(np.array(ends, dtype=np.float64)).T
+        low, high = np.log(np.array([ends(value) for value in values], dtype=np.float64)).T
     return low, high
 
 
