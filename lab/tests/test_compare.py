@@ -211,7 +211,7 @@ def test_a_side_that_fails_in_some_trials_of_each_run_is_not_judged_by_the_other
 
     done, summary = sides(base, "crashed", crashed)
     assert (done.returncode, summary["valid"], summary["lost"]) == (4, False, [])
-    assert any("the server itself ended 0 % of A's trials" in each["reason"] for each in summary["verdicts"])
+    assert any("0 % of A's trials and " in each["reason"] for each in summary["verdicts"])
 
 
 def test_another_machine_is_not_comparable(base: Path) -> None:

@@ -285,7 +285,7 @@ def _stopped(evidence: Evidence) -> list[str]:
 
 def _how(stop: StopRecord) -> str:
     """What follows the verb."""
-    often = "" if stop.trials is None else " in {:,} of {:,} trials".format(*stop.trials)
+    often = formatting.how_often(stop)
     if stop.outcome == "hard_limit" and stop.held:
         # How many were asked for is the load; the rest is where this holds.
         at = {path: value for path, value in stop.at.items() if path != CONNECTIONS}

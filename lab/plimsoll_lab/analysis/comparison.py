@@ -33,8 +33,8 @@ DIGEST = 12
 CARRIED: frozenset[Outcome | None] = frozenset({"ok"})
 LOST: frozenset[Outcome | None] = frozenset(STOPPED)
 STOPPED_MORE = 0.1
-"""A side whose server ended more of its trials itself than the other's did, by this part of them,
-is not judged by the trials that it survived."""
+"""A side of which more trials failed or reached a limit than of the other, by this part of them, is
+not judged by the rest of them."""
 
 
 def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSummary:
@@ -203,7 +203,7 @@ class _PointResult:
     share: float | None = None
     """The part of their time that was cut out."""
     stopped: float = 0.0
-    """The part of its trials that the server ended itself, though the point has a result."""
+    """The part of its trials that failed or reached a limit, though the point has a result."""
     is_bound: bool = False
     """Whether it is a capacity that is at least so much, as its search never saw too much."""
 
@@ -263,7 +263,7 @@ def _pairs(
 
 
 def _unlike_stops(seen: Sequence[Sequence[_PointResult]]) -> str | None:
-    """Why no figure may be compared: the server of one side ended more of its trials itself."""
+    """Why no figure may be compared: more trials of one side failed or reached a limit."""
     parts = [[each.stopped for each in side if each.outcome in CARRIED] for side in seen]
     if not all(parts):
         return None
@@ -271,8 +271,8 @@ def _unlike_stops(seen: Sequence[Sequence[_PointResult]]) -> str | None:
     if abs(a - b) <= STOPPED_MORE + ROUNDING:
         return None
     return (
-        f"the server itself ended {percent(a, 0)} of A's trials and {percent(b, 0)} of B's, and figures are of those "
-        "that it survived"
+        f"{percent(a, 0)} of A's trials and {percent(b, 0)} of B's failed or reached a limit, and figures are of the "
+        "others"
     )
 
 

@@ -144,8 +144,12 @@ def outcome(code: str | None) -> str:
 
 def stop(each: StopRecord) -> str:
     """How a contender stopped: `hard limit`, `failed in 6 of 12 trials`."""
-    often = "" if each.trials is None else " in {:,} of {:,} trials".format(*each.trials)
-    return f"{outcome(each.outcome)}{often}"
+    return f"{outcome(each.outcome)}{how_often(each)}"
+
+
+def how_often(each: StopRecord) -> str:
+    """` in 6 of 12 trials`; nothing where a contender stopped as a whole."""
+    return "" if each.trials is None else " in {:,} of {:,} trials".format(*each.trials)
 
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:

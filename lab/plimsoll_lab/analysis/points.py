@@ -18,7 +18,7 @@ from plimsoll_lab.suite.spec import Limit
 SPOILT = ("invalid", "generator_limited")
 """Outcomes of a trial whose figures a network stated in one line shows all the same."""
 STOPPED: tuple[Outcome, ...] = ("hard_limit", "failed")
-"""Outcomes of a trial that the server ended itself."""
+"""Outcomes of a trial in which the server reached a limit of its own, or anything failed."""
 OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out")
 """Figures that a trial tells although it failed."""
 
@@ -75,8 +75,8 @@ def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
 
 
 def _limit(limit: Limit, trials: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
-    """What the trials of a point say of a limit: those that the server ended itself tell how many
-    requests failed and nothing else, and may be those that miss it.
+    """What the trials of a point say of a limit: those that failed, or reached a limit of the
+    server's, tell how many requests failed and nothing else, and may be those that miss it.
     """
     judged = [trial for trial in trials if trial.outcome in {"ok", *STOPPED}]
     told = [

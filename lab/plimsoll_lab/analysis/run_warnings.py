@@ -170,8 +170,8 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
         message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {_causes(left_out)}"
         warnings.append(_warning("discarded", message, remedy))
     if stopped:
-        message = f"{stopped.total()} of {len(trials)} trials were ended by the server itself: {_causes(stopped)}; "
-        message += "figures and verdicts are of the trials that it survived"
+        message = f"{stopped.total()} of {len(trials)} trials failed or reached a limit, of points that have a result: "
+        message += f"{_causes(stopped)}; figures and verdicts are of the others"
         warnings.append(_warning("stopped", message, remedy))
     return warnings
 

@@ -169,7 +169,7 @@ def _completeness(
     complete = len(trials) == len(run.trials)
     valid = complete and not any(point.doubtful for point in points)
     valid = valid and outcomes <= {"ok", *STOPPED} and "ok" in outcomes
-    # What a server did in the trials that it survived is no answer by itself.
+    # What is seen where others failed is no answer by itself.
     valid = valid and not any(point.outcome == "ok" and "failed" in point.outcomes for point in points)
     return complete, valid and run.imported is None
 

@@ -17,7 +17,7 @@ EXIT_CODES = """exit codes:
   1         failed: a server, a generator or another part of the run
   2         the arguments or the suite are wrong
   3         a limit was missed, or what was compared is worse
-  4         not valid: the generator or the machine was the limit, a server failed in some trials, or it cannot be told
+  4         measured, but not valid: the generator or the machine was the limit, trials failed, or it cannot be told
   5         this machine cannot run it
   130, 143  interrupted by SIGINT or SIGTERM; 'plimsoll lab resume RUN' continues
 """

@@ -254,7 +254,7 @@ def _in_part(summary: RunSummary, base: str) -> Validity:
         return Validity(badge="doubtful", tone="doubtful", text=f"{base}; {told}.")
     if summary.points and all(point.outcome == "ok" for point in summary.points):
         failing = sum("failed" in point.outcomes for point in summary.points)
-        told = f"a server failed in some trials of {failing} of {len(summary.points)} points"
+        told = f"some trials of {failing} of {len(summary.points)} points failed"
         return Validity(badge="valid in part", tone="doubtful", text=f"{base}; {told}.")
     if summary.trials.valid == 0:
         return Validity(badge="no result", tone="void", text=f"{base}; the warnings say why.")

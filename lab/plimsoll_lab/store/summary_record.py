@@ -353,8 +353,8 @@ class RunSummary(Record):
     status: Literal["complete", "interrupted"]
     """Whether every trial was measured."""
     valid: bool
-    """Whether it is complete, every point has a result of its own, and no server failed in some of
-    a point's trials."""
+    """Whether it is complete, and every point has a result of its own and no trial that failed
+    beside it."""
     trials: TrialsSummary
     """Trials planned, measured and valid."""
     elapsed_s: float
