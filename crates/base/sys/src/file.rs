@@ -70,6 +70,9 @@ pub fn is_absent(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| absent.contains(&number))
 }
 
+/// The path of what this process writes to as its standard output (proc(5)).
+pub const STDOUT: &str = "/dev/stdout";
+
 /// Whether two paths lead to one regular file: two records in it would lie over each other, or mix.
 pub fn is_same(one: &Path, other: &Path) -> bool {
     let place = |path| std::fs::metadata(path).ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()));
@@ -81,7 +84,8 @@ pub fn write_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENXIO) => "this FIFO has no reader: start its reader first",
         Some(libc::ENOSPC | libc::EDQUOT) => "make room on its disk, or name a file on another one",
-        _ => "name a file in a folder that you can write to",
+        Some(_) => "name a file in a folder that you can write to",
+        None => "name another file",
     }
 }
 

@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,87 +53,125 @@ impl Wanted {
 
 /// How often a record's end is looked for.
 const LOOK: Duration = Duration::from_millis(10);
-/// What a record has to come to its end once a signal asks for that of the program.
-const LAST_ROWS: Duration = Duration::from_secs(1);
+/// How long a record may stand still once a signal has asked for the end of the program.
+const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// The threads that write.
 pub(super) struct Files {
-    writers: Vec<(PathBuf, JoinHandle<io::Result<()>>)>,
+    writers: Vec<Writer>,
     hdr: Option<(PathBuf, File)>,
-    opened: Vec<PathBuf>,
+}
+
+/// A thread that writes a record.
+struct Writer {
+    path: PathBuf,
+    thread: JoinHandle<io::Result<()>>,
+    written: Arc<AtomicU64>,
+}
+
+/// A record's file, and how many bytes of it were written.
+struct Counted {
+    file: File,
+    written: Arc<AtomicU64>,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.written.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 impl Wanted {
     /// Creates the files, before the run, and the records that fill them.
     pub(super) fn open(&self, connections_wanted: bool) -> anyhow::Result<(Records, Files)> {
-        let mut files = Files { writers: Vec::new(), hdr: None, opened: Vec::new() };
+        // Before one is emptied, and once all are there.
+        self.refuse_shared()?;
+        let mut files = Files { writers: Vec::new(), hdr: None };
         let mut records = Records { connections: self.per_connection || connections_wanted, ..Records::default() };
-        if let Some(path) = &self.request_log {
-            records.requests = Some(files.start(path, write_requests)?);
+        let requests = self.request_log.as_deref().map(create).transpose()?;
+        let seconds = self.timeseries.as_deref().map(create).transpose()?;
+        files.hdr = self.hdr.as_ref().map(|path| create(path).map(|file| (path.clone(), file))).transpose()?;
+        self.refuse_shared()?;
+        if let (Some(path), Some(file)) = (&self.request_log, requests) {
+            records.requests = Some(files.start(path, file, write_requests)?);
         }
-        if let Some(path) = &self.timeseries {
-            records.seconds = Some(files.start(path, write_seconds)?);
-        }
-        if let Some(path) = &self.hdr {
-            files.hdr = Some((path.clone(), files.create(path)?));
+        if let (Some(path), Some(file)) = (&self.timeseries, seconds) {
+            records.seconds = Some(files.start(path, file, write_seconds)?);
         }
         Ok((records, files))
     }
+
+    /// Refuses two records in one file, or one where the summary goes: each would lie over the
+    /// other.
+    fn refuse_shared(&self) -> anyhow::Result<()> {
+        let mut seen = vec![Path::new(file::STDOUT)];
+        for path in [&self.request_log, &self.timeseries, &self.hdr].into_iter().filter_map(Option::as_deref) {
+            if let Some(other) = seen.iter().find(|other| file::is_same(other, path)) {
+                let (one, other) = (path.display(), other.display());
+                bail!(Usage(format!(
+                    "{other} and {one} are the same file, and would lie over each other; name another"
+                )));
+            }
+            seen.push(path);
+        }
+        Ok(())
+    }
 }
 
-/// Waits for a writer; fails where a signal has ended the wait.
-fn wait_for(writer: &JoinHandle<io::Result<()>>) -> anyhow::Result<()> {
-    let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
-    let mut told = None;
-    while !writer.is_finished() {
-        let _ = poll::wait(&mut [Place::new(signals.as_raw_fd(), Interest::READ)], Some(LOOK));
-        told = told.or_else(|| signals.next().map(|signal| (signal, Instant::now())));
-        if let Some((signal, at)) = told
-            && at.elapsed() >= LAST_ROWS
-        {
-            bail!("its reader or disk takes nothing, and {} ended the wait", signal_name(signal));
+impl Writer {
+    /// Waits for its end; fails where a signal has asked for the program's, and the record stands
+    /// still: the reader of a FIFO may take nothing.
+    fn wait(&self, interrupted: Option<&str>) -> anyhow::Result<()> {
+        let signals = Signals::take(&[Signal::Interrupt, Signal::Terminate])?;
+        let mut told = interrupted.map(str::to_owned);
+        let (mut written, mut moved) = (self.written.load(Ordering::Relaxed), Instant::now());
+        while !self.thread.is_finished() {
+            let _ = poll::wait(&mut [Place::new(signals.as_raw_fd(), Interest::READ)], Some(LOOK));
+            told = told.or_else(|| signals.next().map(signal_name));
+            let now = self.written.load(Ordering::Relaxed);
+            if now != written {
+                (written, moved) = (now, Instant::now());
+            }
+            if let Some(signal) = told.as_ref().filter(|_| moved.elapsed() >= STANDSTILL) {
+                bail!("its reader or disk takes nothing, and {signal} ended the wait");
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Files {
-    /// Creates a file of its own: of two records in one, each would lie over the other.
-    fn create(&mut self, path: &Path) -> anyhow::Result<File> {
-        let file = file::create(path).map_err(|error| {
-            anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
-        })?;
-        if let Some(other) = self.opened.iter().find(|other| file::is_same(other, path)) {
-            let (one, other) = (path.display(), other.display());
-            bail!(Usage(format!("{other} and {one} are the same file, and would lie over each other; name another")));
-        }
-        self.opened.push(path.to_path_buf());
-        Ok(file)
-    }
-
     fn start<T: Send + 'static>(
         &mut self,
         path: &Path,
-        write: impl FnOnce(&Receiver<T>, BufWriter<File>) -> io::Result<()> + Send + 'static,
+        file: File,
+        write: impl FnOnce(&Receiver<T>, BufWriter<Counted>) -> io::Result<()> + Send + 'static,
     ) -> anyhow::Result<Sender<T>> {
-        let file = BufWriter::new(self.create(path)?);
+        let written = Arc::default();
+        let file = BufWriter::new(Counted { file, written: Arc::clone(&written) });
         let (sender, receiver) = channel();
         // The writer starts before the run takes its signals: unblocked there, SIGTERM would end
         // the process with no summary and half a record.
         signal::block(&[Signal::Interrupt, Signal::Terminate])?;
         let name = "record writer".to_owned();
-        let writer = std::thread::Builder::new().name(name).spawn(move || write(&receiver, file))?;
-        self.writers.push((path.to_path_buf(), writer));
+        let thread = std::thread::Builder::new().name(name).spawn(move || write(&receiver, file))?;
+        self.writers.push(Writer { path: path.to_path_buf(), thread, written });
         Ok(sender)
     }
 
-    /// Waits until everything is on its way to the disk, for no longer than [`LAST_ROWS`] after a
-    /// signal: the reader of a FIFO may take nothing. The senders must be gone.
+    /// Waits until everything is on its way to the disk. The senders must be gone.
     pub(super) fn finish(self, summary: &Summary) -> anyhow::Result<()> {
-        for (path, writer) in self.writers {
-            wait_for(&writer).with_context(|| format!("the record {} is incomplete", path.display()))?;
-            let outcome = writer.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            outcome.with_context(|| format!("the record {} is incomplete", path.display()))?;
+        for writer in self.writers {
+            let incomplete = || format!("the record {} is incomplete", writer.path.display());
+            writer.wait(summary.interrupted.as_deref()).with_context(incomplete)?;
+            let outcome = writer.thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            outcome.with_context(|| format!("the record {} is incomplete", writer.path.display()))?;
         }
         if let Some((path, mut file)) = self.hdr {
             let encoded = summary.histograms.get("response_time_ns").map_or("", String::as_str);
@@ -143,7 +183,13 @@ impl Files {
     }
 }
 
-fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<File>) -> io::Result<()> {
+fn create(path: &Path) -> anyhow::Result<File> {
+    file::create(path).map_err(|error| {
+        anyhow!(Usage(format!("cannot write {}: {error}; {}", path.display(), file::write_remedy(&error))))
+    })
+}
+
+fn write_requests(batches: &Receiver<Vec<Row>>, mut file: BufWriter<Counted>) -> io::Result<()> {
     writeln!(file, "time,connection,request,bytes,response_time_us,phase,outcome")?;
     for batch in batches {
         for Row { at, connection, request, bytes, response_ns, phase, outcome } in batch {
@@ -178,7 +224,7 @@ struct SecondRow {
 /// comes to it late.
 const PATIENCE: u64 = 2;
 
-fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<File>) -> io::Result<()> {
+fn write_seconds(parts: &Receiver<Second>, mut file: BufWriter<Counted>) -> io::Result<()> {
     let mut pending: BTreeMap<(u64, Phase), Second> = BTreeMap::new();
     let mut newest = 0;
     let mut written = 0;

@@ -160,7 +160,18 @@ fn two_logs_in_one_file_are_refused() {
     let output = command(&both).output().expect("the binary runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("it is the log of connections too, whose rows have another form"), "{said}");
+    assert!(said.contains("it has the rows of transfers, which have another form; name another file"), "{said}");
+    // Nor by a table that comes later.
+    let (transfers, own) = (text_of(&folder.path("transfers.csv")), text_of(&folder.path("own.csv")));
+    let table = |log: &str| format!("[log]\nconnections = \"{log}\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let file = folder.write("forward.toml", &table(&own));
+    let forwarder = Forwarder::start(&["--config", &file, "--transfer-log", &transfers]);
+    folder.replace("forward.toml", &table(&transfers));
+    forwarder.signal("HUP");
+    exchange(&mut forwarder.connect());
+    until("it is refused", || fs::read_to_string(&own).is_ok_and(|rows| rows.lines().count() > 1));
+    forwarder.stop();
+    assert!(!fs::read_to_string(&transfers).expect("it is there").contains("client_closed"));
 }
 
 #[test]

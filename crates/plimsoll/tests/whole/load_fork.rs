@@ -86,6 +86,17 @@ fn a_rate_of_which_a_refused_process_has_a_part_was_not_offered() {
 }
 
 #[test]
+fn a_count_that_processes_draw_apart_and_offer_later_than_asked_for_is_told() {
+    // Each draws its own arrivals, and the last of forty single ones comes late.
+    let run = fork(echo(), "-n 40 -R 100 -c 40 --seed 5");
+    assert_eq!((run.code, run.count("requests.completed")), (Some(0), 40), "{}", run.stderr);
+    assert!(run.figure("offered_rate") < 70.0, "{}", run.summary());
+    assert!(run.warnings().contains(&"rate_not_offered"), "{}", run.summary());
+    let run = fork(echo(), "-n 40 -R 100 -c 40 --arrivals fixed");
+    assert!(!run.warnings().contains(&"rate_not_offered"), "{}", run.summary());
+}
+
+#[test]
 fn a_signal_ends_every_process_and_is_named_as_the_one_that_came() {
     for (signal, code, name) in [("INT", 130, "interrupt"), ("TERM", 143, "terminate")] {
         let run = signalled_once_open(signal, "-c 4 -d 1h");

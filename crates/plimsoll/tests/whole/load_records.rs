@@ -100,6 +100,13 @@ fn two_records_in_one_file_are_refused() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(said.contains("are the same file, and would lie over each other"), "{said}");
     }
+    // What was there stays, and the summary is a record too.
+    std::fs::write(path, "mine").expect("it can be written");
+    command("echo", &echo().to_string(), &format!("-n 1 --timeseries {path} --hdr {path}")).output().expect("it runs");
+    assert_eq!(file.text(), "mine");
+    let mut beside = command("echo", &echo().to_string(), &format!("-n 1 --request-log {path}"));
+    let refused = beside.stdout(std::fs::File::create(path).expect("it can be written")).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
     // At a device nothing does.
     let run = load(echo(), "-n 10 -c 2 --request-log /dev/null --timeseries /dev/null");
     assert_eq!((run.code, run.count("requests.completed")), (Some(0), 10), "{}", run.stderr);
@@ -111,17 +118,24 @@ fn a_signal_ends_the_wait_for_a_reader_that_takes_nothing() {
     assert!(Command::new("mkfifo").arg(fifo.path()).status().expect("mkfifo runs").success());
     // Without waiting for a writer (fifo(7)); it holds 64 KiB, and 5,000 rows are 200 KiB.
     let reader = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(fifo.path()).expect("it is there");
-    let mut load = command("echo", &echo().to_string(), &format!("-n 5000 -c 2 --request-log {}", fifo.path()));
-    let mut running = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-    let lines = BufReader::new(running.stdout.take().expect("piped")).lines();
-    let is_summary = |line: &std::io::Result<String>| line.as_ref().is_ok_and(|line| line.contains(r#""summary""#));
-    assert!(lines.into_iter().any(|line| is_summary(&line)), "it has a summary");
-    let signalled = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
-    assert!(signalled.expect("kill runs").success());
-    let ended = running.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("is incomplete: its reader or disk takes nothing, and terminate ended the wait"), "{said}");
+    // Behind the window, and in it: one signal is enough.
+    for (arguments, told_at) in [("-n 5000 -c 2", r#""summary""#), ("-d 1h -c 2", r#""window_opened""#)] {
+        let mut load = command("echo", &echo().to_string(), &format!("{arguments} --request-log {}", fifo.path()));
+        let mut running = load.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut lines = BufReader::new(running.stdout.take().expect("piped")).lines();
+        let has_come = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains(told_at));
+        assert!(lines.by_ref().any(has_come), "{told_at} is told");
+        std::thread::sleep(Duration::from_millis(500));
+        let signalled = Command::new("kill").args(["-TERM", &running.id().to_string()]).status();
+        assert!(signalled.expect("kill runs").success());
+        // Its summary has to go somewhere.
+        let rest = std::thread::spawn(move || lines.count());
+        let ended = running.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        assert!(said.contains("is incomplete: its reader or disk takes nothing, and terminate ended"), "{said}");
+        rest.join().expect("it comes to its end");
+    }
     drop(reader);
 }
 

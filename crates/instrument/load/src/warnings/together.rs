@@ -19,11 +19,18 @@ pub fn judge_together(summary: &mut Summary, config: &Config) {
     let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
     let all_cores = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told);
     let mut short = None;
-    if let (Pace::Open { rate, .. }, StopCondition::Time(length)) = (config.pace, config.stop_condition) {
-        // Nothing was due in a process without a window. The windows of the others are as long as
-        // was asked for, or as the run until it was ended.
-        let seconds = summary.elapsed_s.min(length.as_secs_f64());
-        summary.intended_rate = Some(rate.mean_of_first(seconds / length.as_secs_f64()));
+    if let Pace::Open { rate, .. } = config.pace {
+        let seconds = if let StopCondition::Time(length) = config.stop_condition {
+            // Nothing was due in a process without a window. The windows of the others are as long
+            // as was asked for, or as the run until it was ended.
+            let seconds = summary.elapsed_s.min(length.as_secs_f64());
+            summary.intended_rate = Some(rate.mean_of_first(seconds / length.as_secs_f64()));
+            seconds
+        } else {
+            // The last request of a count was sent no earlier than the longest answer takes before
+            // its end.
+            (summary.elapsed_s - summary.response_time_us.max / 1e6).max(0.0)
+        };
         summary.warnings.retain(|warning| warning.code != NOT_OFFERED);
         short = shortfall(summary, seconds);
     }

@@ -8,7 +8,7 @@ mod output;
 mod row;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,6 +97,8 @@ impl Log {
 /// The thread that writes.
 pub(crate) struct Writer {
     log: Log,
+    /// Where the rows of transfers go.
+    transfers: Option<PathBuf>,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
 }
@@ -108,23 +110,17 @@ impl Writer {
         transfers: Option<PathBuf>,
         say: Arc<Say>,
     ) -> Result<Writer, (PathBuf, io::Error)> {
-        let (opened, path) = (connections.map(open_connections).transpose()?, transfers);
-        let transfers = path.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
-        if let (Some(one), Some(other)) = (connections.and_then(|target| target.path.as_deref()), path)
-            && file::is_same(one, &other)
-        {
-            return Err((other, io::Error::other("it is the log of connections too, whose rows have another form")));
-        }
+        let rows = transfers.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
         let mut outputs = Outputs {
-            connections: opened,
-            transfers,
+            connections: connections.map(|target| open_connections(target, transfers.as_deref())).transpose()?,
+            transfers: rows,
             format: connections.map_or(LogFormat::Csv, |target| target.format),
             clock: Clock::now(),
             line: String::new(),
             taken: 0,
             say,
         };
-        let (state, transfers) = (Arc::new(State::default()), outputs.transfers.is_some());
+        let state = Arc::new(State::default());
         state.connections.store(outputs.connections.is_some(), Ordering::Relaxed);
         let (queue, rows) = sync_channel(QUEUE);
         let (end, ended) = sync_channel(0);
@@ -137,7 +133,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(write);
         thread.map_err(|error| (PathBuf::from("the log's thread"), error))?;
-        Ok(Writer { log: Log { queue, transfers, state }, ended })
+        Ok(Writer { log: Log { queue, transfers: transfers.is_some(), state }, transfers, ended })
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -152,7 +148,8 @@ impl Writer {
     /// Has the rows of connections written elsewhere, or nowhere. Where the new log cannot be
     /// opened the old one goes on.
     pub(crate) fn retarget(&self, target: Option<&LogTarget>) -> Result<(), (PathBuf, io::Error)> {
-        let opened = target.map(|target| open_connections(target).map(|output| (output, target.format))).transpose()?;
+        let open = |target| open_connections(target, self.transfers.as_deref());
+        let opened = target.map(|target| open(target).map(|output| (output, target.format))).transpose()?;
         self.log.state.connections.store(opened.is_some(), Ordering::Relaxed);
         self.log.want(|wanted| wanted.target = Some(opened));
         Ok(())
@@ -169,7 +166,7 @@ impl Writer {
 
     /// Lets the thread write what waits.
     pub(crate) fn finish(self) -> Written {
-        let Writer { log, ended } = self;
+        let Writer { log, ended, .. } = self;
         let Log { queue, state, .. } = log;
         drop(queue);
         let has_ended = ended.recv_timeout(LAST_ROWS) == Err(RecvTimeoutError::Disconnected);
@@ -271,7 +268,12 @@ impl Outputs {
     }
 }
 
-fn open_connections(target: &LogTarget) -> Result<Output, (PathBuf, io::Error)> {
+/// Opens the log of connections, unless the rows of transfers go there.
+fn open_connections(target: &LogTarget, transfers: Option<&Path>) -> Result<Output, (PathBuf, io::Error)> {
+    let path = target.path.as_deref().unwrap_or(Path::new(file::STDOUT));
+    if transfers.is_some_and(|other| file::is_same(path, other)) {
+        return Err((path.to_owned(), io::Error::other("it has the rows of transfers, which have another form")));
+    }
     let header = match target.format {
         LogFormat::Csv => row::CONNECTION_HEADER,
         LogFormat::Json => "",
