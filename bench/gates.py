@@ -137,6 +137,8 @@ def costs_us() -> dict[str, float]:
     double a cost.
     """
     found, _ = asked(PLIMSOLL, PLIMSOLL, DEARER_US, "--repeat", str(BLOCKS), "--seed", "1")
+    if not found["losses"] or any(not each["loss"] or each["loss"] <= 0 for each in found["losses"]):
+        sys.exit(f"what {DEARER_US:g} us of work cost was not seen: {found['text']}")
     costs = {
         each["figure"]: DEARER_US / (each["loss"] / (1 - each["loss"]) if is_rate(each["figure"]) else each["loss"])
         for each in found["losses"]

@@ -262,6 +262,15 @@ def test_a_bound_in_figures(most: int, *, reached: bool) -> None:
     assert found.at_ci95 == pytest.approx((25 - off, 25 + off), rel=1e-6)
 
 
+def test_one_connection_saturates_a_server_that_takes_no_second_one_in() -> None:
+    """It queues behind nobody, so that N* is no artefact of the lowest load."""
+    loads = [Load(load=load, rates=[500.0, 500.0], responses_s=[load * 2e-3] * 2) for load in (1, 2, 4)]
+    found = bound_of(*loads, think_s=0.0)
+    assert (found.saturated, found.is_shown) == (False, True)
+    assert found.at == pytest.approx(1.0)
+    assert bound_of(*loads[1:], think_s=0.0).saturated
+
+
 def test_the_interval_of_a_bound_ends_at_no_connection() -> None:
     """With two trials t is 12.7: the half width is 12.7 x 14.1 / sqrt(2) = 127 of a rate of 50."""
     loads = [Load(load=n, rates=[40.0, 60.0], responses_s=[0.01, 0.01]) for n in (1, 2)]

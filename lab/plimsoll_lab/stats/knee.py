@@ -82,7 +82,8 @@ def _bound(loads: Sequence[Load], think_s: float) -> Bound:
         at_ci95=interval,
         reached=loads[-1].load >= BEYOND * knee,
         lowest=loads[0].load,
-        saturated=knee <= BEYOND * loads[0].load,
+        # One connection queues behind nobody.
+        saturated=loads[0].load > 1 and knee <= BEYOND * loads[0].load,
     )
 
 
