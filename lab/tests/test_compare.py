@@ -214,6 +214,21 @@ def test_a_side_that_fails_in_some_trials_of_each_run_is_not_judged_by_the_other
     assert any("0 % of A's trials and " in each["reason"] for each in summary["verdicts"])
 
 
+def test_runs_in_which_trials_failed_are_named_and_make_no_comparison_valid(base: Path) -> None:
+    """A tenth of B's trials had failed, and it was "not shown to be worse" without a word."""
+    seen: list[int] = []
+
+    def crashed_once(record: dict[str, Any]) -> None:
+        if record["number"] == 3 and not seen:
+            seen.append(record["number"])
+            record.update(outcome="failed", reason="the server died")
+
+    done, summary = sides(base, "crashed-once", crashed_once)
+    assert (done.returncode, summary["valid"]) == (4, False)
+    [told] = [each["message"] for each in summary["warnings"] if each["code"] == "stopped"]
+    assert "crashed-once-b0 where others of their points did not" in told
+
+
 def test_another_machine_is_not_comparable(base: Path) -> None:
     def moved(record: dict[str, Any]) -> None:
         record["environment"]["cpus"] = 64

@@ -114,7 +114,7 @@ def test_a_run_that_was_ended_by_hand_is_not_said_to_have_ended_for_its_failures
     folder = stored_run(tmp_path / "0001", ("epoll", "uring"), repeat=6, outcome="failed")
     run = folder.read_run()
     run.status = status
-    found = run_warnings(run, (), folder.read_trials()[:made], 1, folder.path)
+    found = run_warnings(run, (), (), folder.read_trials()[:made], 1, folder.path)
     assert [each.message for each in found if each.code == "incomplete"] == [said]
 
 

@@ -231,7 +231,7 @@ def test_the_only_point_of_a_suite_that_has_no_result_has_no_words(tmp_path: Pat
     for trial in folder.read_trials():
         folder.write_trial(replace(trial, outcome="invalid", reason="others took the CPU"))
     points = [each.model_copy(update={"point": {}}) for each in summarise_run(folder).points]
-    told = run_warnings(folder.read_run(), points, folder.read_trials(), 0, folder.path)
+    told = run_warnings(folder.read_run(), points, (), folder.read_trials(), 0, folder.path)
     [message] = [each.message for each in told if each.code == "no_result"]
     assert message.endswith("the limit")
 

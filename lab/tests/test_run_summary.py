@@ -141,6 +141,43 @@ def test_a_server_that_fails_in_some_trials_is_told_and_makes_no_run_valid(tmp_p
     assert "failed in 6 of 12 trials" in render(summary, folder.read_run(), colour=False)
 
 
+def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run_valid(tmp_path: Path) -> None:
+    """Both runs were valid and ended in 0; of the control's deaths not a word was said."""
+    limited = stored_run(tmp_path / "0001", ("epoll", "select"), repeat=6)
+    for trial in limited.read_trials():
+        if trial.point == 1:
+            outcome: Outcome = "failed" if trial.block in {2, 4} else "hard_limit"
+            limited.write_trial(replace(trial, outcome=outcome, reason=f"it {outcome}"))
+    controlled = stored_run(tmp_path / "0002", ("epoll", "poll", "epoll"), repeat=6)
+    run = controlled.read_run()
+    run.points = [*run.points[:2], run.points[2].model_copy(update={"setting": run.points[0].setting, "control": True})]
+    controlled.write_run(run)
+    for trial in controlled.read_trials():
+        if trial.point == 2 and trial.block in {2, 4}:
+            controlled.write_trial(replace(trial, outcome="failed", reason="it failed"))
+    for folder, stops in (
+        (limited, [("select", "hard_limit", None), ("select", "failed", (2, 6))]),
+        (controlled, [("epoll", "failed", (2, 6))]),
+    ):
+        summary = summarise_run(folder)
+        assert [(each.contender, each.outcome, each.trials) for each in summary.stops] == stops
+        assert (summary.valid, exit_code(summary)) == (False, INVALID)
+        [message] = [each.message for each in summary.warnings if each.code == "stopped"]
+        assert message.startswith(f"2 of {summary.trials.measured} trials failed or reached a limit, and others of")
+        assert "2 failed; figures and verdicts are of the others" in message
+
+
+@pytest.mark.parametrize(("rate", "said"), [(50, True), (100, True), (105, False)])
+def test_trials_that_failed_at_a_load_that_is_carried_are_told(tmp_path: Path, rate: int, *, said: bool) -> None:
+    """A server that died at the load of its capacity stood in "met 9/10" alone."""
+    folder = searched(tmp_path / "0001", {})
+    [trial] = folder.read_trials()
+    setting: dict[str, str | int] = {"server.model": "m0", "load.rate": rate}
+    folder.write_trial(replace(trial, outcome="failed", reason="the server died", setting=setting))
+    told = [each.message for each in summarise_run(folder).warnings if each.code == "stopped"]
+    assert told == (["1 trial failed at loads that are said to be carried: the server died"] if said else [])
+
+
 def test_points_from_other_trials_leave_the_controls_out(tmp_path: Path) -> None:
     folder = stored(tmp_path / "0001", BOTH, models=("epoll", "poll"))
     run = folder.read_run()

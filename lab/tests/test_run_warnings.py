@@ -61,7 +61,7 @@ def told(
     run: RunRecord, points: Sequence[PointSummary] = (), trials: Sequence[TrialRecord] = (), family: int = 0
 ) -> dict[str, tuple[str, str]]:
     """By code, what is said and what to do."""
-    found = run_warnings(run, points, trials, family, FOLDER)
+    found = run_warnings(run, points, (), trials, family, FOLDER)
     assert len({each.code for each in found}) == len(found)
     return {each.code: (each.message, each.remedy) for each in found}
 

@@ -85,7 +85,9 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         and enough
         and bool(verdicts)
         and not any(each.call == "invalid" for each in verdicts)
-        and not any(each.code in {"unmatched_points", "incomplete", "doubtful_figures"} for each in warnings),
+        and not any(
+            each.code in {"unmatched_points", "incomplete", "doubtful_figures", "stopped"} for each in warnings
+        ),
         worse=not reasons and enough and bool(worse or lost),
         lost=[] if reasons else lost,
         points=sides[1][0].summary.points,
@@ -147,6 +149,14 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
         told = ", ".join(f"{each.run} has {_how_far(each)}" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
         warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
+    failing = [
+        each.summary for each in every if any(stop.outcome == "failed" and stop.trials for stop in each.summary.stops)
+    ]
+    if failing:
+        told = ", ".join(each.run for each in failing)
+        message = f"trials failed in {told} where others of their points did not, and figures are of the others"
+        remedy = "the pages of these runs say which; a server that fails now and then is no better for its other trials"
+        warnings.append(ResultWarning(code="stopped", message=message, remedy=remedy))
     doubtful = [each.summary.run for each in every if any(point.doubtful for point in each.summary.points)]
     if doubtful:
         message = f"figures of {', '.join(doubtful)} are doubtful, as the pages of these runs say"

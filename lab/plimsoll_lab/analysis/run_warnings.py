@@ -20,7 +20,12 @@ from plimsoll_lab.store.summary_record import PointSummary
 
 
 def run_warnings(
-    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord], family: int, folder: Path
+    run: RunRecord,
+    points: Sequence[PointSummary],
+    controls: Sequence[PointSummary],
+    trials: Sequence[TrialRecord],
+    family: int,
+    folder: Path,
 ) -> list[ResultWarning]:
     """Of a run that ended early, of repetitions that are too few, of trials that were left out."""
     warnings = []
@@ -63,7 +68,7 @@ def run_warnings(
                 f"plimsoll lab resume {folder} goes on with them",
             )
         )
-    return warnings if searching else [*warnings, *_discarded(points, trials)]
+    return warnings if searching else [*warnings, *_discarded(points, trials), *_stopped([*points, *controls], trials)]
 
 
 def warnings_by_code(
@@ -161,19 +166,32 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
                 "a quieter or larger machine, or a lighter load",
             )
         )
-    left_out: Counter[Outcome] = Counter(
-        trial.outcome for trial in trials if trial.point in valid and trial.outcome != "ok"
+    left_out = Counter(
+        trial.outcome for trial in trials if trial.point in valid and trial.outcome not in {"ok", *STOPPED}
     )
-    stopped: Counter[Outcome] = Counter({outcome: left_out.pop(outcome) for outcome in STOPPED if outcome in left_out})
-    remedy = "the table says at which points, the trials' records say why"
     if left_out:
         message = f"{left_out.total()} of {len(trials)} trials are no results and were left out: {_causes(left_out)}"
-        warnings.append(_warning("discarded", message, remedy))
-    if stopped:
-        message = f"{stopped.total()} of {len(trials)} trials failed or reached a limit, of points that have a result: "
-        message += f"{_causes(stopped)}; figures and verdicts are of the others"
-        warnings.append(_warning("stopped", message, remedy))
+        warnings.append(_warning("discarded", message, WHERE_AND_WHY))
     return warnings
+
+
+def _stopped(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ResultWarning]:
+    """Trials that failed or reached a limit at points, or controls, that ended otherwise."""
+    ended = {point.number: point.outcome for point in points if point.outcome in {"ok", *STOPPED}}
+    found = Counter(
+        trial.outcome
+        for trial in trials
+        if trial.outcome in STOPPED and ended.get(trial.point, trial.outcome) != trial.outcome
+    )
+    if not found:
+        return []
+    message = f"{found.total()} of {len(trials)} trials failed or reached a limit, and others of their points did not: "
+    message += f"{_causes(found)}; figures and verdicts are of the others"
+    return [_warning("stopped", message, WHERE_AND_WHY)]
+
+
+WHERE_AND_WHY = "the table says at which points, the trials' records say why"
+"""What to do about trials that are in no figure."""
 
 
 def _causes(outcomes: Counter[Outcome]) -> str:

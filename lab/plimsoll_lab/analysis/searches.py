@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
-from plimsoll_lab.stats.reasons import percent
+from plimsoll_lab.stats.reasons import counted, percent
+from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, StopRecord
@@ -147,6 +148,26 @@ def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecor
             )
         )
     return found
+
+
+def failed_below(
+    run: RunRecord, trials: Sequence[TrialRecord], capacities: Sequence[CapacityRecord]
+) -> list[ResultWarning]:
+    """Trials of a search that failed at loads that are said to be carried."""
+    if run.search is None:
+        return []
+    failed = [
+        trial
+        for trial in trials
+        if trial.outcome == "failed"
+        for found in capacities
+        if found.lower is not None and found.point.items() <= trial.setting.items()
+        if float(str(trial.setting.get(run.search.over, math.inf))) <= found.lower
+    ]
+    if not failed:
+        return []
+    message = f"{counted(len(failed), 'trial')} failed at loads that are said to be carried: {failed[0].reason}"
+    return [ResultWarning(code="stopped", message=message, remedy="the trials' records say why")]
 
 
 def first_break(broke: BreakRecord | None) -> str | None:

@@ -18,7 +18,7 @@ from plimsoll_lab.analysis.left_out import left_out
 from plimsoll_lab.analysis.points import STOPPED, summarise_point
 from plimsoll_lab.analysis.repeats import Outcomes, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
-from plimsoll_lab.analysis.searches import describe_searches, searches_without_capacity
+from plimsoll_lab.analysis.searches import describe_searches, failed_below, searches_without_capacity
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
@@ -45,6 +45,7 @@ class _Judged:
 
     by_point: Mapping[int, Sequence[TrialRecord]]
     points: Sequence[PointSummary]
+    controls: Sequence[PointSummary]
     family: Sequence[FigureComparison]
     rankings: Sequence[Ranking]
     verdicts: Sequence[Verdict]
@@ -68,7 +69,7 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     family = [replace(each, control=control_of(run, each, points, alike, by_point)) for each in family]
     rankings = rank(family, seed=run.seed)
     found = verdicts(rankings, margin=run.family.margin, seed=run.seed)
-    return _Judged(by_point=by_point, points=points, family=family, rankings=rankings, verdicts=found)
+    return _Judged(by_point=by_point, points=points, controls=alike, family=family, rankings=rankings, verdicts=found)
 
 
 def _outcomes(run: RunRecord, trials: Sequence[TrialRecord]) -> Outcomes:
@@ -89,15 +90,15 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     trials = folder.read_trials()
     check_settings(folder, run, trials)
     judged = _judge(run, trials)
-    by_point, points, family = judged.by_point, judged.points, judged.family
+    points, family = judged.points, judged.family
     margin = run.family.margin
     held = control_verdicts(family, seed=run.seed)
     answered = [verdict_record(verdict) for verdict in judged.verdicts]
     scores = _as_judged(score(judged.rankings, margin=margin), judged.verdicts)
     capacities = describe_searches(run)
-    complete, valid = _completeness(run, trials, points, capacities)
+    complete, valid = _completeness(run, trials, judged, capacities)
     # A search goes past every limit on purpose.
-    stops = searches_without_capacity(run, capacities) if capacities else _stops(run, points, by_point)
+    stops = searches_without_capacity(run, capacities) if capacities else _stops(run, judged)
     evidence = Evidence(
         verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
     )
@@ -136,7 +137,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         left_out=[] if capacities else left_out(trials),
         warnings=graded(
             [
-                *run_warnings(run, points, trials, len(answered), folder.path),
+                *run_warnings(run, points, judged.controls, trials, len(answered), folder.path),
+                *failed_below(run, trials, capacities),
                 *warnings_of_trials(seen, trials),
                 *control_warnings(held),
                 *again,
@@ -158,19 +160,21 @@ def _as_judged(scores: Sequence[Score], verdicts: Sequence[Verdict]) -> list[Sco
 def _completeness(
     run: RunRecord,
     trials: Sequence[TrialRecord],
-    points: Sequence[PointSummary],
+    judged: _Judged,
     capacities: Sequence[CapacityRecord],
 ) -> tuple[bool, bool]:
     """Whether every trial was measured, and whether every point has a result of its own."""
     if capacities:
         complete = all(each.ended == each.searches for each in capacities)
         return complete, all(each.finished and each.limited_by in {None, "server"} for each in capacities)
+    points = judged.points
     outcomes = {point.outcome for point in points}
     complete = len(trials) == len(run.trials)
     valid = complete and not any(point.doubtful for point in points)
     valid = valid and outcomes <= {"ok", *STOPPED} and "ok" in outcomes
     # What is seen where others failed is no answer by itself.
-    valid = valid and not any(point.outcome == "ok" and "failed" in point.outcomes for point in points)
+    failing = [*(point for point in points if point.outcome != "failed"), *judged.controls]
+    valid = valid and not any("failed" in point.outcomes for point in failing)
     return complete, valid and run.imported is None
 
 
@@ -213,19 +217,17 @@ def verdict_record(verdict: Verdict) -> VerdictRecord:
     return VerdictRecord.model_validate(asdict(verdict) | {"others": others})
 
 
-def _stops(
-    run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
-) -> list[StopRecord]:
+def _stops(run: RunRecord, judged: _Judged) -> list[StopRecord]:
     """Where each contender was seen to stop, by its own limit or its own failure, as a whole or in
-    some trials.
+    some trials; where it was measured twice, also the second time.
     """
     compare, found = run.family.compare, []
-    for point in points:
-        as_a_whole = point.outcome in STOPPED
+    for point in (*judged.points, *judged.controls):
         for outcome in STOPPED:
-            mine = [trial for trial in by_point.get(point.number, []) if trial.outcome == outcome]
-            if not mine or (outcome != point.outcome if as_a_whole else point.outcome != "ok"):
+            mine = [trial for trial in judged.by_point.get(point.number, []) if trial.outcome == outcome]
+            if not mine or point.outcome not in {"ok", *STOPPED}:
                 continue
+            as_a_whole = outcome == point.outcome and point not in judged.controls
             found.append(
                 StopRecord(
                     contender=formatting.contender(point.point, compare) if compare else "",
