@@ -6,6 +6,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_sys::event::Event;
 
+use crate::ledger::Shown;
+
 /// An instant that has not been set yet.
 const NEVER: u64 = u64::MAX;
 
@@ -316,6 +318,8 @@ fn common_instant() -> (Instant, u64) {
 pub(crate) struct Gauge {
     pub(crate) completed: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Completed in the window.
+    pub(crate) in_window: AtomicU64,
     /// Open loop: connections that are free; of threads, those that wait for a request to fall due.
     pub(crate) free: AtomicU64,
     /// Open loop: until when the last request was held up for which a connection was free as it
@@ -324,14 +328,17 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    pub(crate) fn add(&self, completed: u64, failed: u64) {
-        self.completed.fetch_add(completed, Ordering::Relaxed);
-        self.failed.fetch_add(failed, Ordering::Relaxed);
+    /// For one of several that share it: what it showed before, and what it shows now.
+    pub(crate) fn add(&self, before: Shown, now: Shown) {
+        self.completed.fetch_add(now.completed - before.completed, Ordering::Relaxed);
+        self.failed.fetch_add(now.failed - before.failed, Ordering::Relaxed);
+        self.in_window.fetch_add(now.in_window - before.in_window, Ordering::Relaxed);
     }
 
-    pub(crate) fn show(&self, completed: u64, failed: u64) {
-        self.completed.store(completed, Ordering::Relaxed);
-        self.failed.store(failed, Ordering::Relaxed);
+    pub(crate) fn show(&self, now: Shown) {
+        self.completed.store(now.completed, Ordering::Relaxed);
+        self.failed.store(now.failed, Ordering::Relaxed);
+        self.in_window.store(now.in_window, Ordering::Relaxed);
     }
 
     /// A request is sent, or found to have timed out, for which a connection was free as it fell

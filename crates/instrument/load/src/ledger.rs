@@ -43,8 +43,17 @@ pub(crate) struct Ledger {
     /// Requests of a count that have ended and were not told yet, and when the last of all did.
     untold: u64,
     last_end: u64,
-    /// Completed and failed in the whole run, to show.
-    shown: (u64, u64),
+    shown: Shown,
+}
+
+/// How many requests have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Completed and failed in the whole run.
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    /// Completed in the window: what a count is of.
+    pub(crate) in_window: u64,
 }
 
 /// A request under way.
@@ -112,7 +121,7 @@ impl Ledger {
             last_begun: 0,
             untold: 0,
             last_end: 0,
-            shown: (0, 0),
+            shown: Shown::default(),
         }
     }
 
@@ -121,8 +130,8 @@ impl Ledger {
         self.phase
     }
 
-    /// Completed and failed in the whole run.
-    pub(crate) fn shown(&self) -> (u64, u64) {
+    /// What is shown of it while it runs.
+    pub(crate) fn shown(&self) -> Shown {
         self.shown
     }
 
@@ -233,7 +242,7 @@ impl Ledger {
     pub(crate) fn expired(&mut self, due: u64, free: u64, now: u64, backoff: u64) {
         self.note_end(now);
         self.never_begun(due, free, now, backoff);
-        self.shown.1 += 1;
+        self.shown.failed += 1;
     }
 
     /// A request that timed out so was one of those of a connection's sequence.
@@ -295,11 +304,12 @@ impl Ledger {
             tally.statuses.count(answer.status);
             if failed {
                 // Its time is not among those of the answers asked for: errors may be quick.
-                self.shown.1 += 1;
+                self.shown.failed += 1;
                 tally.requests.failed += 1;
                 tally.errors.count(Cause::Status);
             } else {
-                self.shown.0 += 1;
+                self.shown.completed += 1;
+                self.shown.in_window += u64::from(self.phase == Phase::Window);
                 tally.requests.completed += 1;
                 tally.payload_bytes += answer.payload;
                 tally.response.record_ns(response);
@@ -336,7 +346,7 @@ impl Ledger {
         if request.counted {
             self.under_way -= 1;
             self.note_end(now);
-            self.shown.1 += 1;
+            self.shown.failed += 1;
             if cause != Cause::Connect {
                 // Connects are counted as they fail, with a request under way or without.
                 self.tally.errors.count(cause);

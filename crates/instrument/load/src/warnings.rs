@@ -105,7 +105,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         late_start(outcome),
         contention(&summary),
         crowding(&summary),
-        shortfall(&summary, offered_for(&summary, outcome)),
+        shortfall(&summary, offered_for(&summary, outcome.offered_for.as_secs_f64())),
         missing_connections(&summary, outcome),
         head_start(&summary, config, outcome),
         unavailability(&summary),
@@ -193,11 +193,12 @@ fn crowding(summary: &Summary) -> Option<Warning> {
     })
 }
 
-/// For how long requests were due, in seconds. A count is offered once its last request is sent,
-/// however long the last answer takes.
-fn offered_for(summary: &Summary, outcome: &Outcome) -> f64 {
-    let counted = summary.requests.unsent == 0 && outcome.offered_for < outcome.elapsed;
-    if counted { outcome.offered_for.as_secs_f64() } else { summary.elapsed_s }
+/// For how long requests were due, in seconds, of which the last one was begun so many after the
+/// window had opened. A count is offered once its last request is sent, however long the last
+/// answer takes.
+fn offered_for(summary: &Summary, last_begun_s: f64) -> f64 {
+    let is_offered = summary.requests.unsent == 0 && last_begun_s < summary.elapsed_s;
+    if is_offered { last_begun_s } else { summary.elapsed_s }
 }
 
 /// Open loop: fewer requests sent than intended in these seconds.

@@ -76,7 +76,8 @@ pub(super) fn run<P: Protocol>(config: &Config, protocol: P, announce: &mut dyn 
         summary.interrupted = Some(warnings::signal_name(signal));
     }
     summary.warnings = once_each(&summary.warnings, records.len());
-    warnings::together::judge_together(&mut summary, config);
+    let last_begun = generators.iter().filter_map(|generator| generator.last_begun).max().map(run::unix_seconds);
+    warnings::together::judge_together(&mut summary, config, last_begun);
     Ok(Forked { summary, interrupted: heard.interrupted })
 }
 
@@ -137,6 +138,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd)
         let mut observer = PipeObserver { pipe: File::from(writer), memory_bytes: None };
         let Ok(mut outcome) = run::run(config, protocol, &mut observer) else { return 1 };
         outcome.memory_bytes = observer.memory_bytes.unwrap_or(outcome.memory_bytes);
+        observer.report_last_begun(&outcome);
         let summary = warnings::summarise(config, &outcome);
         let line = serde_json::to_string(&Event::summary(&summary)).unwrap_or_default();
         let is_told = writeln!(observer.pipe, "{line}").is_ok();
@@ -148,7 +150,8 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd)
         pipe: Some(File::from(reader)),
         said: Vec::new(),
         has_ended: false,
-        progress: [0; 3],
+        progress: [0; 4],
+        last_begun: None,
         result: None,
     })
 }

@@ -111,7 +111,7 @@ impl Live {
     }
 
     fn line(&self, progress: &Progress) -> String {
-        let Progress { elapsed, connections, completed, failed, .. } = *progress;
+        let Progress { elapsed, connections, failed, in_window, .. } = *progress;
         let seconds = elapsed.as_secs_f64();
         let failures = if failed > 0 { format!(", {failed} failed") } else { String::new() };
         match progress.stage {
@@ -123,13 +123,13 @@ impl Live {
             Stage::WarmUp => format!("{seconds:.1} s: warming up, {}/s{failures}", three_digits(self.rate)),
             Stage::Drain => format!("{seconds:.1} s: finishing what is under way"),
             Stage::Window => {
-                let in_window = elapsed.saturating_sub(self.window_began).as_secs_f64();
+                let since = elapsed.saturating_sub(self.window_began).as_secs_f64();
                 let done = match self.stop_condition {
                     StopCondition::Time(length) => {
-                        format!("{in_window:.1} of {} s", three_digits(length.as_secs_f64()))
+                        format!("{since:.1} of {} s", three_digits(length.as_secs_f64()))
                     }
-                    StopCondition::Requests(requests) => format!("{completed} of {requests} requests"),
-                    StopCondition::Each(each) => format!("{completed} of {} requests", each * self.connections as u64),
+                    StopCondition::Requests(requests) => format!("{in_window} of {requests} requests"),
+                    StopCondition::Each(each) => format!("{in_window} of {} requests", each * self.connections as u64),
                 };
                 format!("{done}: {}/s, {connections} connections up{failures}", three_digits(self.rate))
             }
@@ -183,5 +183,42 @@ impl Observer for Live {
             Form::Status => write!(stderr, "\r\x1b[K{line}"),
             _ => writeln!(stderr, "{line}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_shown_by_what_its_window_has_of_it() {
+        let mut live = Live {
+            json: false,
+            countdown: None,
+            threads: None,
+            form: Form::None,
+            stop_condition: StopCondition::Requests(100),
+            connections: 4,
+            last: None,
+            rate: 250.0,
+            window_began: Duration::from_secs(2),
+        };
+        let mut progress = Progress {
+            stage: Stage::Window,
+            elapsed: Duration::from_secs(3),
+            left: Duration::ZERO,
+            connections: 4,
+            completed: 384,
+            failed: 0,
+            in_window: 12,
+        };
+        assert_eq!(live.line(&progress), "12 of 100 requests: 250/s, 4 connections up");
+        live.stop_condition = StopCondition::Each(25);
+        progress.failed = 1;
+        assert_eq!(live.line(&progress), "12 of 100 requests: 250/s, 4 connections up, 1 failed");
+        live.stop_condition = StopCondition::Time(Duration::from_secs(5));
+        assert_eq!(live.line(&progress), "1.0 of 5 s: 250/s, 4 connections up, 1 failed");
+        progress.stage = Stage::WarmUp;
+        assert_eq!(live.line(&progress), "3.0 s: warming up, 250/s, 1 failed");
     }
 }

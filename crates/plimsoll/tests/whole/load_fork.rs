@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::peer::{Run, answer, command, echo, load, load_while, outcome, refusing, serve};
+use crate::support::peer::{Run, answer, command, delayed, echo, load, load_while, outcome, refusing, serve};
 
 fn fork(target: std::net::SocketAddr, arguments: &str) -> Run {
     load(target, &format!("--engine fork {arguments}"))
@@ -94,6 +94,16 @@ fn a_count_that_processes_draw_apart_and_offer_later_than_asked_for_is_told() {
     assert!(run.warnings().contains(&"rate_not_offered"), "{}", run.summary());
     let run = fork(echo(), "-n 40 -R 100 -c 40 --arrivals fixed");
     assert!(!run.warnings().contains(&"rate_not_offered"), "{}", run.summary());
+}
+
+#[test]
+fn a_count_that_a_slow_server_keeps_processes_from_offering_is_told() {
+    // Two connections carry 200/s, and of 1,000/s the last request has waited for most of the run.
+    let slow = delayed(|_| Duration::from_millis(10));
+    for arguments in ["", "--engine fork"] {
+        let run = load(slow, &format!("-n 100 -R 1000 -c 2 --arrivals fixed {arguments}"));
+        assert!(run.warnings().contains(&"rate_not_offered"), "{arguments}: {}", run.summary());
+    }
 }
 
 #[test]

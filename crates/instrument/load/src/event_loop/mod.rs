@@ -339,9 +339,8 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         self.take_up();
         self.dispatch(BEGIN_BATCH);
         self.tell_ended();
-        let (completed, failed) = self.ledger.shown();
         let gauge = &self.shared.control.gauges[self.number];
-        gauge.show(completed, failed);
+        gauge.show(self.ledger.shown());
         gauge.free.store(self.pool.len() as u64, Ordering::Relaxed);
         full
     }

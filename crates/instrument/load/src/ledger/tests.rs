@@ -320,9 +320,10 @@ fn a_request_that_was_due_before_the_end_and_is_sent_after_it_is_in_flight_with_
 }
 
 #[test]
-fn progress_is_of_the_whole_run() {
+fn progress_is_of_the_whole_run_and_of_a_count_it_is_of_the_window() {
     let mut ledger = ledger(&open());
     carry(&mut ledger, 10, 20);
+    assert_eq!(ledger.shown(), Shown { completed: 1, failed: 0, in_window: 0 });
     ledger.open(100, 0);
     carry(&mut ledger, 110, 120);
     ledger.begun(130);
@@ -330,7 +331,10 @@ fn progress_is_of_the_whole_run() {
     ledger.begun(150);
     ledger.connection_lost(0, Some(request(150, 150)), Cause::Read, 160);
     ledger.expired(0, 170, 170, 0);
-    assert_eq!(ledger.shown(), (2, 3));
+    assert_eq!(ledger.shown(), Shown { completed: 2, failed: 3, in_window: 1 });
+    ledger.close(200, std::iter::empty());
+    carry(&mut ledger, 210, 220);
+    assert_eq!(ledger.shown(), Shown { completed: 3, failed: 3, in_window: 1 }, "as the window closes it is no less");
 }
 
 #[test]

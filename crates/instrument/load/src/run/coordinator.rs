@@ -342,6 +342,7 @@ impl<'a, P: Protocol> Coordinator<'a, P> {
             connections: control.up(),
             completed: sum(|gauge| gauge.completed.load(Ordering::Relaxed)),
             failed: sum(|gauge| gauge.failed.load(Ordering::Relaxed)) + self.untaken.timed_out(),
+            in_window: sum(|gauge| gauge.in_window.load(Ordering::Relaxed)),
         });
     }
 

@@ -109,6 +109,8 @@ pub struct Progress {
     pub completed: u64,
     /// Requests failed or timed out since the run began.
     pub failed: u64,
+    /// Requests answered in the window: what a count is of.
+    pub in_window: u64,
 }
 
 /// A run's stages.
@@ -299,7 +301,15 @@ fn wait_for_start(config: &Config, signals: &Signals, observer: &mut dyn Observe
     let begun = SystemTime::now();
     while let Ok(left) = start.duration_since(SystemTime::now()) {
         let elapsed = begun.elapsed().unwrap_or_default();
-        observer.progress(&Progress { stage: Stage::Waiting, elapsed, left, connections: 0, completed: 0, failed: 0 });
+        observer.progress(&Progress {
+            stage: Stage::Waiting,
+            elapsed,
+            left,
+            connections: 0,
+            completed: 0,
+            failed: 0,
+            in_window: 0,
+        });
         let mut places = [place(signals)];
         // Sleeping to within a tick of the instant, then for the rest of it: the kernel wakes us
         // within its timer slack.

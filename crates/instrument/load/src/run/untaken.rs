@@ -51,7 +51,7 @@ impl Untaken {
 
     /// How many have timed out so far in the whole run.
     pub(super) fn timed_out(&self) -> u64 {
-        self.ledger.shown().1
+        self.ledger.shown().failed
     }
 
     /// Counts those that are left when the window has closed, and returns the counts.

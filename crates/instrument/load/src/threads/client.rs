@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use crate::backoff::{History, Rules};
 use crate::config::StopCondition;
 use crate::control::Gauge;
-use crate::ledger::{Answer, Ledger, Request};
+use crate::ledger::{Answer, Ledger, Request, Shown};
 use crate::protocol::{After, Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
 use crate::schedule::Due;
@@ -58,7 +58,7 @@ pub(super) struct Client<'a, P: Protocol> {
     /// Whether the gauge counts it as free.
     shows_free: bool,
     pub(super) ledger: Ledger,
-    shown: (u64, u64),
+    shown: Shown,
     result: ThreadResult,
     usage_at_open: Option<Usage>,
     /// When the wait that reported these bytes returned.
@@ -104,7 +104,7 @@ impl<'a, P: Protocol> Client<'a, P> {
             free: 0,
             shows_free: false,
             ledger: Ledger::new(config, P::TELLS_TRANSMISSION, 1, recorder),
-            shown: (0, 0),
+            shown: Shown::default(),
             result: ThreadResult::new(number),
             usage_at_open: None,
             reported: 0,
@@ -366,9 +366,9 @@ impl<'a, P: Protocol> Client<'a, P> {
 
     /// Shows its progress, and tells the others of requests of the run's count that have ended.
     pub(super) fn show(&mut self) {
-        let (completed, failed) = self.ledger.shown();
-        self.gauge().add(completed - self.shown.0, failed - self.shown.1);
-        self.shown = (completed, failed);
+        let shown = self.ledger.shown();
+        self.gauge().add(self.shown, shown);
+        self.shown = shown;
         if let Some((count, last)) = self.ledger.take_ended() {
             self.shared.control.end_requests(count, last);
         }

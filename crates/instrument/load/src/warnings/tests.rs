@@ -237,7 +237,7 @@ fn processes_that_use_every_cpu_together_were_the_limit_though_each_alone_was_no
     let together = |cores: f64| {
         let mut summary = summarise(&config, &honest());
         summary.generator.cpu_cores = cores;
-        judge_together(&mut summary, &config);
+        judge_together(&mut summary, &config, None);
         (summary.valid, summary.warnings.into_iter().map(|warning| warning.code).collect())
     };
     assert_eq!(together(0.94), (true, codes(&[])));
@@ -256,7 +256,7 @@ fn lateness_is_that_of_all_processes_however_few_requests_each_has() {
         |summary: &Summary| summary.warnings.iter().map(|warning| warning.code.clone()).collect::<Vec<String>>();
     let (late, honest) = (late(100, 40 * MILLISECOND, 30 * MILLISECOND), honest());
     let mut together = merged(&open(), &late, &honest);
-    judge_together(&mut together, &open());
+    judge_together(&mut together, &open(), None);
     assert_eq!((together.valid, codes_of(&together)), (false, codes(&["generator_late"])));
     assert!(together.doubted.contains(&"response_time_us.p99".to_owned()));
     // Generators of one load on several hosts, each of which has too few as well.
@@ -267,7 +267,7 @@ fn lateness_is_that_of_all_processes_however_few_requests_each_has() {
     // One process of which a request or two were late says nothing about the whole.
     let mut accident = merged(&open(), &honest, &late);
     assert!(!accident.valid);
-    judge_together(&mut accident, &open());
+    judge_together(&mut accident, &open(), None);
     assert_eq!((accident.valid, codes_of(&accident), accident.doubted.len()), (true, codes(&[]), 0));
     // One generator of several says so of itself: the figures of all are the server's.
     let mut accident = merged(&open(), &honest, &late);
@@ -324,7 +324,7 @@ fn what_follows_from_figures_is_said_of_those_of_all_processes_and_not_of_those_
     ];
     let judged = |whole: &Outcome, part: &Outcome| {
         let mut together = merged(&config, whole, part);
-        judge_together(&mut together, &config);
+        judge_together(&mut together, &config, None);
         (together.valid, together.warnings.into_iter().map(|warning| warning.code).collect::<Vec<String>>())
     };
     for (code, outcome) in &cases {
@@ -345,7 +345,7 @@ fn a_rate_of_which_a_process_without_a_window_has_a_part_was_not_offered() {
         let mut summary = summarise(&open(), &half);
         summary.warnings.clear();
         summary.intended_rate = Some(if ramps { 500.0 } else { 1000.0 });
-        judge_together(&mut summary, &Config { pace, ..open() });
+        judge_together(&mut summary, &Config { pace, ..open() }, None);
         let told: Vec<_> = summary.warnings.iter().map(|warning| warning.code.as_str()).collect();
         assert_eq!((summary.intended_rate, told), (Some(1000.0), vec!["rate_not_offered"]), "{ramps}");
     }

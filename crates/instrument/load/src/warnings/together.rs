@@ -3,8 +3,8 @@
 use plimsoll_measure::summary::Summary;
 
 use super::{
-    closing, crowding, few_samples, interruption, redirects, saturation, shortfall, silence, unavailability,
-    usable_cpus,
+    closing, crowding, few_samples, interruption, offered_for, redirects, saturation, shortfall, silence,
+    unavailability, usable_cpus,
 };
 use crate::config::{Config, Pace, StopCondition};
 use crate::warnings::codes::{FEW_SAMPLES, FROM_FIGURES, LATE, NOT_OFFERED, SATURATED, UNAVAILABLE};
@@ -13,8 +13,9 @@ use crate::warnings::lateness::{allowed_lag, doubted_figures, late_stamps, laten
 /// Judges processes that carried one load, each of which was judged alone. They may have used every
 /// CPU together. What follows from figures is judged by those of them all: one process has too few
 /// requests to tell an accident from lateness, and one whose connection was given up early had no
-/// time in which it could miss it.
-pub fn judge_together(summary: &mut Summary, config: &Config) {
+/// time in which it could miss it. The last request of all was begun at `last_begun_unix_s`, where
+/// any was.
+pub fn judge_together(summary: &mut Summary, config: &Config, last_begun_unix_s: Option<f64>) {
     summary.warnings.retain(|warning| !FROM_FIGURES.contains(&warning.code.as_str()));
     let is_told = summary.warnings.iter().any(|warning| warning.code == SATURATED);
     let all_cores = saturation(0.0, summary.generator.cpu_cores, usable_cpus(config)).filter(|_| !is_told);
@@ -27,9 +28,8 @@ pub fn judge_together(summary: &mut Summary, config: &Config) {
             summary.intended_rate = Some(rate.mean_of_first(seconds / length.as_secs_f64()));
             seconds
         } else {
-            // The last request of a count was sent no earlier than the longest answer takes before
-            // its end.
-            (summary.elapsed_s - summary.response_time_us.max / 1e6).max(0.0)
+            let last_begun_s = last_begun_unix_s.map_or(f64::MAX, |at| at - summary.window.opened_unix_s);
+            offered_for(summary, last_begun_s)
         };
         summary.warnings.retain(|warning| warning.code != NOT_OFFERED);
         short = shortfall(summary, seconds);

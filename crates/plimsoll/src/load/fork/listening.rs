@@ -158,7 +158,8 @@ impl CommonWindow {
 /// Where the processes stand together.
 fn progress(generators: &[ForkedGenerator], stage: Stage, elapsed: Duration) -> Progress {
     let sum = |place: usize| generators.iter().map(|generator| generator.progress[place]).sum();
-    Progress { stage, elapsed, left: Duration::ZERO, connections: sum(0), completed: sum(1), failed: sum(2) }
+    let (connections, completed, failed, in_window) = (sum(0), sum(1), sum(2), sum(3));
+    Progress { stage, elapsed, left: Duration::ZERO, connections, completed, failed, in_window }
 }
 
 #[cfg(test)]

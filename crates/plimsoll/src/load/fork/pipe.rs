@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::time::{Duration, SystemTime};
 
-use plimsoll_load::run::{Observer, Progress, unix_seconds};
+use plimsoll_load::run::{Observer, Outcome, Progress, unix_seconds};
 use plimsoll_sys::process::Child;
 
 use super::memory::proportional_bytes;
@@ -13,6 +13,7 @@ pub(super) const OPENED: &str = "opened";
 pub(super) const CLOSED: &str = "closed";
 const MISSED: &str = "missed";
 const PROGRESS: &str = "progress";
+const BEGUN: &str = "begun";
 
 /// Bytes taken at once: lines are short, but for the record in the end.
 const READ_BYTES: usize = 4096;
@@ -28,6 +29,14 @@ impl PipeObserver {
     fn report(&mut self, event: &str, at: SystemTime) {
         // A parent that is gone has taken this process with it.
         let _ = writeln!(self.pipe, "{event} {}", unix_seconds(at));
+    }
+
+    /// Says when the last request of its window was begun, if any was.
+    pub(super) fn report_last_begun(&mut self, outcome: &Outcome) {
+        if !outcome.offered_for.is_zero() {
+            let opened = SystemTime::UNIX_EPOCH + Duration::from_nanos(outcome.opened_unix_ns);
+            self.report(BEGUN, opened + outcome.offered_for);
+        }
     }
 }
 
@@ -50,8 +59,8 @@ impl Observer for PipeObserver {
     }
 
     fn progress(&mut self, progress: &Progress) {
-        let Progress { connections, completed, failed, .. } = progress;
-        let _ = writeln!(self.pipe, "{PROGRESS} {connections} {completed} {failed}");
+        let Progress { connections, completed, failed, in_window, .. } = progress;
+        let _ = writeln!(self.pipe, "{PROGRESS} {connections} {completed} {failed} {in_window}");
     }
 }
 
@@ -62,8 +71,11 @@ pub(super) struct ForkedGenerator {
     pub(super) said: Vec<u8>,
     /// Whether it has said all it has to say.
     pub(super) has_ended: bool,
-    /// Its connections, and its completed and failed requests, as it last said.
-    pub(super) progress: [u64; 3],
+    /// Its connections, its completed and failed requests, and those completed in the window, as it
+    /// last said.
+    pub(super) progress: [u64; 4],
+    /// When the last request of its window was begun.
+    pub(super) last_begun: Option<SystemTime>,
     /// Its record.
     pub(super) result: Option<String>,
 }
@@ -86,13 +98,18 @@ impl ForkedGenerator {
     pub(super) fn take(&mut self, line: String) -> Option<(&'static str, SystemTime)> {
         let mut words = line.split(' ');
         let event = words.next().unwrap_or_default();
-        if let Some(end) = [OPENED, CLOSED, MISSED].into_iter().find(|end| *end == event) {
+        let mut instant = || {
             let at_s = words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
-            return Some((end, SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at_s)));
+            SystemTime::UNIX_EPOCH + Duration::from_secs_f64(at_s)
+        };
+        if let Some(end) = [OPENED, CLOSED, MISSED].into_iter().find(|end| *end == event) {
+            return Some((end, instant()));
         }
-        if event == PROGRESS {
+        if event == BEGUN {
+            self.last_begun = Some(instant());
+        } else if event == PROGRESS {
             let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
-            self.progress = [number(), number(), number()];
+            self.progress = [number(), number(), number(), number()];
         } else {
             self.result = Some(line);
             // It waits for the others now.
