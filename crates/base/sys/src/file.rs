@@ -7,7 +7,7 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{self, FileType, Mode, OFlags, ResolveFlags};
@@ -73,9 +73,11 @@ pub fn is_absent(error: &io::Error) -> bool {
 /// The path of what this process writes to as its standard output (proc(5)).
 pub const STDOUT: &str = "/dev/stdout";
 
-/// Whether two paths lead to one regular file: two records in it would lie over each other, or mix.
+/// Whether two paths lead to one regular file or pipe: two records in it would lie over each other,
+/// or mix. A device takes what it is given.
 pub fn is_same(one: &Path, other: &Path) -> bool {
-    let place = |path| std::fs::metadata(path).ok().filter(Metadata::is_file).map(|file| (file.dev(), file.ino()));
+    let keeps = |file: &Metadata| file.is_file() || file.file_type().is_fifo();
+    let place = |path| std::fs::metadata(path).ok().filter(keeps).map(|file| (file.dev(), file.ino()));
     place(one).is_some() && place(one) == place(other)
 }
 

@@ -107,15 +107,15 @@ impl Wanted {
         Ok((records, files))
     }
 
-    /// Refuses two records in one file, or one where the summary goes: each would lie over the
-    /// other.
+    /// Refuses two records in one file or pipe, or one where the summary goes: each would lie over
+    /// the other, or be mixed with it.
     fn refuse_shared(&self) -> anyhow::Result<()> {
         let mut seen = vec![Path::new(file::STDOUT)];
         for path in [&self.request_log, &self.timeseries, &self.hdr].into_iter().filter_map(Option::as_deref) {
             if let Some(other) = seen.iter().find(|other| file::is_same(other, path)) {
                 let (one, other) = (path.display(), other.display());
                 bail!(Usage(format!(
-                    "{other} and {one} are the same file, and would lie over each other; name another"
+                    "{other} and {one} are the same file or pipe, where one would mix with the other; name another"
                 )));
             }
             seen.push(path);

@@ -161,6 +161,7 @@ fn two_logs_in_one_file_are_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("it has the rows of transfers, which have another form; name another file"), "{said}");
+    assert_eq!(fs::read_to_string(&path).expect("it is made"), "", "no header of either stands in it");
     // Nor by a table that comes later.
     let (transfers, own) = (text_of(&folder.path("transfers.csv")), text_of(&folder.path("own.csv")));
     let table = |log: &str| format!("[log]\nconnections = \"{log}\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());

@@ -98,7 +98,7 @@ fn two_records_in_one_file_are_refused() {
         let refused = command("echo", &echo().to_string(), &format!("-n 1 {both}")).output().expect("it runs");
         assert_eq!(refused.status.code(), Some(2), "{flags}");
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(said.contains("are the same file, and would lie over each other"), "{said}");
+        assert!(said.contains("are the same file or pipe, where one would mix with the other"), "{said}");
     }
     // What was there stays, and the summary is a record too.
     std::fs::write(path, "mine").expect("it can be written");
@@ -107,6 +107,9 @@ fn two_records_in_one_file_are_refused() {
     let mut beside = command("echo", &echo().to_string(), &format!("-n 1 --request-log {path}"));
     let refused = beside.stdout(std::fs::File::create(path).expect("it can be written")).output().expect("it runs");
     assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    // A pipe is one as well.
+    let piped = command("echo", &echo().to_string(), "-n 1 --request-log /dev/stdout").output().expect("it runs");
+    assert_eq!((piped.status.code(), piped.stdout.len()), (Some(2), 0), "{}", String::from_utf8_lossy(&piped.stderr));
     // At a device nothing does.
     let run = load(echo(), "-n 10 -c 2 --request-log /dev/null --timeseries /dev/null");
     assert_eq!((run.code, run.count("requests.completed")), (Some(0), 10), "{}", run.stderr);

@@ -110,9 +110,14 @@ impl Writer {
         transfers: Option<PathBuf>,
         say: Arc<Say>,
     ) -> Result<Writer, (PathBuf, io::Error)> {
-        let rows = transfers.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
+        // Nothing is in a file that is both before it is refused.
+        let mut rows = transfers.as_deref().map(|path| open(path, row::TRANSFER_HEADER)).transpose()?;
+        let connections_log = connections.map(|target| open_connections(target, transfers.as_deref())).transpose()?;
+        if let (Some(rows), Some(path)) = (&mut rows, &transfers) {
+            rows.begin().map_err(|error| (path.clone(), error))?;
+        }
         let mut outputs = Outputs {
-            connections: connections.map(|target| open_connections(target, transfers.as_deref())).transpose()?,
+            connections: connections_log,
             transfers: rows,
             format: connections.map_or(LogFormat::Csv, |target| target.format),
             clock: Clock::now(),
@@ -278,10 +283,12 @@ fn open_connections(target: &LogTarget, transfers: Option<&Path>) -> Result<Outp
         LogFormat::Csv => row::CONNECTION_HEADER,
         LogFormat::Json => "",
     };
-    match &target.path {
+    let mut output = match &target.path {
         Some(path) => open(path, header),
         None => Output::stdout(header).map_err(|error| (PathBuf::from("standard output"), error)),
-    }
+    }?;
+    output.begin().map_err(|error| (path.to_owned(), error))?;
+    Ok(output)
 }
 
 fn open(path: &std::path::Path, header: &'static str) -> Result<Output, (PathBuf, io::Error)> {

@@ -19,27 +19,22 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens a file to add to. The header is written where it is empty, at once, so that an
-    /// unwritable one is met at the start.
+    /// Opens a file to add to.
     pub(super) fn open(path: &Path, header: &'static str) -> io::Result<Output> {
-        let file = append(path)?;
-        let is_empty = file.metadata()?.len() == 0;
-        let mut output = Output::new(file, Some(path.to_owned()), header);
-        output.begin(is_empty)?;
-        Ok(output)
+        Ok(Output::new(append(path)?, Some(path.to_owned()), header))
     }
 
     pub(super) fn stdout(header: &'static str) -> io::Result<Output> {
-        let mut output = Output::new(File::from(io::stdout().as_fd().try_clone_to_owned()?), None, header);
-        output.begin(true)?;
-        Ok(output)
+        Ok(Output::new(File::from(io::stdout().as_fd().try_clone_to_owned()?), None, header))
     }
 
     fn new(file: File, path: Option<PathBuf>, header: &'static str) -> Output {
         Output { file, path, header, gathered: Vec::with_capacity(2 * ENOUGH_BYTES), torn: false }
     }
 
-    fn begin(&mut self, is_empty: bool) -> io::Result<()> {
+    /// Writes the header where the file is empty: an unwritable one is met at the start.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        let is_empty = self.path.is_none() || self.file.metadata()?.len() == 0;
         if is_empty && !self.header.is_empty() { writeln!(self.file, "{}", self.header) } else { Ok(()) }
     }
 
@@ -76,11 +71,9 @@ impl Output {
     /// Opens the file at the same path anew, which may be another by now.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let file = append(path)?;
-        let is_empty = file.metadata()?.len() == 0;
-        self.file = file;
+        self.file = append(path)?;
         self.torn = false;
-        self.begin(is_empty)
+        self.begin()
     }
 }
 
@@ -110,6 +103,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         for _ in 0..2 {
             let mut output = Output::open(&path, "a,b").expect("the folder can be written to");
+            output.begin().expect("the file can be written to");
             output.add("1,2");
             assert!(output.flush().is_none());
         }
