@@ -157,7 +157,7 @@ def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run
             controlled.write_trial(replace(trial, outcome="failed", reason="it failed"))
     for folder, stops in (
         (limited, [("select", "hard_limit", None), ("select", "failed", (2, 6))]),
-        (controlled, [("epoll", "failed", (2, 6))]),
+        (controlled, [("epoll", "failed", (2, 12))]),
     ):
         summary = summarise_run(folder)
         assert [(each.contender, each.outcome, each.trials) for each in summary.stops] == stops
@@ -165,6 +165,39 @@ def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run
         [message] = [each.message for each in summary.warnings if each.code == "stopped"]
         assert message.startswith(f"2 of {summary.trials.measured} trials failed or reached a limit, and others of")
         assert "2 failed; figures and verdicts are of the others" in message
+        assert "some trials of 1 of 2 points failed." in page_of(folder)
+
+
+def test_a_control_that_fails_tells_as_much_of_its_server_as_the_point_that_it_measures_again(tmp_path: Path) -> None:
+    """One that failed wholly made a run invalid without a word; beside trials without a result it
+    ended in exit code 0.
+    """
+
+    def judged(name: str, outcomes: dict[int, Sequence[Outcome]]) -> tuple[bool, list[Any], list[str]]:
+        folder = stored_run(tmp_path / name, ("epoll", "poll", "epoll"), repeat=6)
+        run = folder.read_run()
+        again = run.points[2].model_copy(update={"setting": run.points[0].setting, "control": True})
+        run.points = [*run.points[:2], again]
+        folder.write_run(run)
+        for trial in folder.read_trials():
+            if trial.point in outcomes:
+                outcome = outcomes[trial.point][trial.block - 1]
+                folder.write_trial(replace(trial, outcome=outcome, reason=None if outcome == "ok" else f"it {outcome}"))
+        summary = summarise_run(folder)
+        assert exit_code(summary) != 0
+        stops = [(each.contender, each.outcome, each.trials) for each in summary.stops]
+        return summary.valid, stops, [each.message for each in summary.warnings if each.code == "stopped"]
+
+    failed: Sequence[Outcome] = ["failed"] * 6
+    once: Sequence[Outcome] = ["failed", "invalid", "invalid", "invalid", "invalid", "invalid"]
+    whole, part = judged("whole", {2: failed}), judged("part", {2: once})
+    assert whole[:2] == (False, [("epoll", "failed", (6, 12))])
+    assert [message.partition(" failed or")[0] for message in whole[2]] == ["6 of 18 trials"]
+    assert part[:2] == (False, [("epoll", "failed", (1, 12))])
+    assert [message.partition(" failed or")[0] for message in part[2]] == ["1 of 18 trials"]
+    # Both say the same of the server: it stopped there as a whole.
+    assert judged("both", {0: failed, 2: failed}) == (True, [("epoll", "failed", None)], [])
+    assert judged("one", {0: failed})[:2] == (False, [("epoll", "failed", (6, 12))])
 
 
 @pytest.mark.parametrize(("rate", "said"), [(50, True), (100, True), (105, False)])

@@ -131,6 +131,11 @@ def test_points_that_rest_on_few_results_are_counted_with_the_fewest() -> None:
     message = "2 of 4 points rest on fewer than 6 results, the least on 3: no interval of their medians reaches 95 %"
     assert told(run_of(), points, [trial()]) == {"too_few_trials": (message, "use at least 6 repetitions (--repeat)")}
     assert told(run_of(), points[1:2], [trial()]) == {}
+    enough = run_of(settings=RunSettings(repeat=6))
+    mend = "mend what kept the other trials from a result, which the report's table of trials names for each"
+    assert told(enough, points, [trial()]) == {"too_few_trials": (message, mend)}
+    ended = run_of(2, settings=RunSettings(repeat=6))
+    assert told(ended, points, [trial()])["too_few_trials"] == (message, RESUME)
     file = ImportedFile(trial=1, name="a", tool="wrk", target="", sha256="0", started_unix_s=None)
     imported = told(run_of(imported=ImportRecord(unix_s=0.0, files=[file])), points, [trial()])
     assert imported == {"too_few_trials": (message, "import at least 6 files of each")}

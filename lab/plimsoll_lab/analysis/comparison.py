@@ -149,11 +149,9 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
         told = ", ".join(f"{each.run} has {_how_far(each)}" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
         warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
-    failing = [
-        each.summary for each in every if any(stop.outcome == "failed" and stop.trials for stop in each.summary.stops)
-    ]
+    failing = [each.summary.run for each in every if _fails_in_part(each.summary)]
     if failing:
-        told = ", ".join(each.run for each in failing)
+        told = ", ".join(failing)
         message = f"trials failed in {told} where others of their points did not, and figures are of the others"
         remedy = "the pages of these runs say which; a server that fails now and then is no better for its other trials"
         warnings.append(ResultWarning(code="stopped", message=message, remedy=remedy))
@@ -163,6 +161,12 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
         remedy = "measure these runs again; a difference may be that of their networks"
         warnings.append(ResultWarning(code="doubtful_figures", message=message, remedy=remedy))
     return warnings
+
+
+def _fails_in_part(run: RunSummary) -> bool:
+    """Whether trials failed where others did not; of a search, at loads that it calls carried."""
+    below = bool(run.capacities) and any(each.code == "stopped" for each in run.warnings)
+    return below or any(stop.outcome == "failed" and stop.trials is not None for stop in run.stops)
 
 
 def _how_far(run: RunSummary) -> str:

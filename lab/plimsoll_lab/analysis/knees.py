@@ -130,8 +130,9 @@ def _sentence(knee: Knee) -> str:
     if bound.saturated:
         return f"not shown: {bound.lowest:,.0f} connections, the fewest tried, may saturate the server: {most} at most"
     interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""
+    plural = "" if (bound.at_ci95 or (0, bound.at))[1] == 1 else "s"
     text = (
-        f"{bound.at:,.0f}{interval} connections: {most} at most, and "
+        f"{bound.at:,.0f}{interval} connection{plural}: {most} at most, and "
         f"{formatting.number(bound.idle_response_s * 1e6, 'us')} when idle"
     )
     return text + (f" with {bound.think_s:g} s of think time" if bound.think_s else "")

@@ -10,6 +10,7 @@ from plimsoll_lab.analysis import formatting, network
 from plimsoll_lab.analysis.failures import nothing_worked
 from plimsoll_lab.analysis.family import fell_behind
 from plimsoll_lab.analysis.points import STOPPED
+from plimsoll_lab.analysis.stopping import Stop
 from plimsoll_lab.stats.best import can_say_anything
 from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
@@ -22,7 +23,7 @@ from plimsoll_lab.store.summary_record import PointSummary
 def run_warnings(
     run: RunRecord,
     points: Sequence[PointSummary],
-    controls: Sequence[PointSummary],
+    stops: Sequence[Stop],
     trials: Sequence[TrialRecord],
     family: int,
     folder: Path,
@@ -55,9 +56,7 @@ def run_warnings(
                 "too_few_trials",
                 f"{len(few)} of {len(points)} points rest on fewer than {LEAST_BLOCKS} results, the least on {least}: "
                 "no interval of their medians reaches 95 %",
-                f"use at least {LEAST_BLOCKS} repetitions (--repeat)"
-                if run.imported is None
-                else f"import at least {LEAST_BLOCKS} files of each",
+                _more_results(run, len(trials), folder),
             )
         )
     if searching and run.status != "complete":
@@ -68,7 +67,18 @@ def run_warnings(
                 f"plimsoll lab resume {folder} goes on with them",
             )
         )
-    return warnings if searching else [*warnings, *_discarded(points, trials), *_stopped([*points, *controls], trials)]
+    return warnings if searching else [*warnings, *_discarded(points, trials), *_stopped(stops, trials)]
+
+
+def _more_results(run: RunRecord, measured: int, folder: Path) -> str:
+    """How the points of a run come to rest on enough results."""
+    if run.imported is not None:
+        return f"import at least {LEAST_BLOCKS} files of each"
+    if run.settings.repeat >= LEAST_BLOCKS and measured < len(run.trials):
+        return f"plimsoll lab resume {folder} measures the rest"
+    if run.settings.repeat >= LEAST_BLOCKS:
+        return "mend what kept the other trials from a result, which the report's table of trials names for each"
+    return f"use at least {LEAST_BLOCKS} repetitions (--repeat)"
 
 
 def warnings_by_code(
@@ -175,14 +185,12 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
     return warnings
 
 
-def _stopped(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ResultWarning]:
-    """Trials that failed or reached a limit at points, or controls, that ended otherwise."""
-    ended = {point.number: point.outcome for point in points if point.outcome in {"ok", *STOPPED}}
-    found = Counter(
-        trial.outcome
-        for trial in trials
-        if trial.outcome in STOPPED and ended.get(trial.point, trial.outcome) != trial.outcome
-    )
+def _stopped(stops: Sequence[Stop], trials: Sequence[TrialRecord]) -> list[ResultWarning]:
+    """Trials that failed or reached a limit where others of their setting did not."""
+    found: Counter[Outcome] = Counter()
+    for stop in stops:
+        found[stop.outcome] += 0 if stop.as_a_whole else len(stop.trials)
+    found = +found
     if not found:
         return []
     message = f"{found.total()} of {len(trials)} trials failed or reached a limit, and others of their points did not: "

@@ -156,17 +156,18 @@ def failed_below(
     """Trials of a search that failed at loads that are said to be carried."""
     if run.search is None:
         return []
-    failed = [
-        trial
-        for trial in trials
-        if trial.outcome == "failed"
-        for found in capacities
-        if found.lower is not None and found.point.items() <= trial.setting.items()
-        if float(str(trial.setting.get(run.search.over, math.inf))) <= found.lower
-    ]
+    over = run.search.over
+
+    def is_carried(trial: TrialRecord) -> bool:
+        here = [each.lower for each in capacities if each.point.items() <= trial.setting.items()]
+        load = trial.setting.get(over)
+        return isinstance(load, int) and any(lower is not None and load <= lower for lower in here)
+
+    failed = [trial for trial in trials if trial.outcome == "failed" and is_carried(trial)]
     if not failed:
         return []
-    message = f"{counted(len(failed), 'trial')} failed at loads that are said to be carried: {failed[0].reason}"
+    message = f"{counted(len(failed), 'trial')} failed at loads that are said to be carried"
+    message += f": {failed[0].reason}" if failed[0].reason else ""
     return [ResultWarning(code="stopped", message=message, remedy="the trials' records say why")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from plimsoll_lab.analysis import formatting, network
@@ -20,6 +20,7 @@ from plimsoll_lab.analysis.repeats import Outcomes, repeats_that_decide
 from plimsoll_lab.analysis.run_warnings import control_warnings, run_warnings, warnings_by_code, warnings_of_trials
 from plimsoll_lab.analysis.searches import describe_searches, failed_below, searches_without_capacity
 from plimsoll_lab.analysis.severity import graded
+from plimsoll_lab.analysis.stopping import Stop, stops
 from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.results import Score
@@ -43,9 +44,8 @@ from plimsoll_lab.store.summary_record import (
 class _Judged:
     """What the trials of a run say."""
 
-    by_point: Mapping[int, Sequence[TrialRecord]]
     points: Sequence[PointSummary]
-    controls: Sequence[PointSummary]
+    stops: Sequence[Stop]
     family: Sequence[FigureComparison]
     rankings: Sequence[Ranking]
     verdicts: Sequence[Verdict]
@@ -69,7 +69,8 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     family = [replace(each, control=control_of(run, each, points, alike, by_point)) for each in family]
     rankings = rank(family, seed=run.seed)
     found = verdicts(rankings, margin=run.family.margin, seed=run.seed)
-    return _Judged(by_point=by_point, points=points, controls=alike, family=family, rankings=rankings, verdicts=found)
+    stopped = stops(points, alike, trials)
+    return _Judged(points=points, stops=stopped, family=family, rankings=rankings, verdicts=found)
 
 
 def _outcomes(run: RunRecord, trials: Sequence[TrialRecord]) -> Outcomes:
@@ -98,9 +99,9 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     capacities = describe_searches(run)
     complete, valid = _completeness(run, trials, judged, capacities)
     # A search goes past every limit on purpose.
-    stops = searches_without_capacity(run, capacities) if capacities else _stops(run, judged)
+    stopped = searches_without_capacity(run, capacities) if capacities else _stops(run, judged)
     evidence = Evidence(
-        verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stops, margin=margin
+        verdicts=answered, scores=scores, points=points, figures=run.figures_by_name, stops=stopped, margin=margin
     )
     gate, claims = judge_gate(run, family, points, trials), judge_claims(run, points, trials)
     # A search makes its trials as it goes: it has no first measurements to judge apart.
@@ -131,13 +132,13 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         network=network.paths(run),
         claims=claims,
         references=compare_references(run, points, trials),
-        stops=stops,
+        stops=stopped,
         limits_missed=[limit for point in points for limit in point.limits if limit.met is False],
         limits_undecided=[limit for point in points for limit in point.limits if limit.met is None],
         left_out=[] if capacities else left_out(trials),
         warnings=graded(
             [
-                *run_warnings(run, points, judged.controls, trials, len(answered), folder.path),
+                *run_warnings(run, points, judged.stops, trials, len(answered), folder.path),
                 *failed_below(run, trials, capacities),
                 *warnings_of_trials(seen, trials),
                 *control_warnings(held),
@@ -173,8 +174,7 @@ def _completeness(
     valid = complete and not any(point.doubtful for point in points)
     valid = valid and outcomes <= {"ok", *STOPPED} and "ok" in outcomes
     # What is seen where others failed is no answer by itself.
-    failing = [*(point for point in points if point.outcome != "failed"), *judged.controls]
-    valid = valid and not any("failed" in point.outcomes for point in failing)
+    valid = valid and not any(stop.outcome == "failed" and not stop.as_a_whole for stop in judged.stops)
     return complete, valid and run.imported is None
 
 
@@ -219,26 +219,21 @@ def verdict_record(verdict: Verdict) -> VerdictRecord:
 
 def _stops(run: RunRecord, judged: _Judged) -> list[StopRecord]:
     """Where each contender was seen to stop, by its own limit or its own failure, as a whole or in
-    some trials; where it was measured twice, also the second time.
+    some trials. Of a point without a result for another reason that says nothing.
     """
-    compare, found = run.family.compare, []
-    for point in (*judged.points, *judged.controls):
-        for outcome in STOPPED:
-            mine = [trial for trial in judged.by_point.get(point.number, []) if trial.outcome == outcome]
-            if not mine or point.outcome not in {"ok", *STOPPED}:
-                continue
-            as_a_whole = outcome == point.outcome and point not in judged.controls
-            found.append(
-                StopRecord(
-                    contender=formatting.contender(point.point, compare) if compare else "",
-                    at=without(point.point, compare),
-                    outcome=outcome,
-                    reason=mine[0].reason,
-                    held=_held(mine),
-                    trials=None if as_a_whole else (len(mine), point.n),
-                )
-            )
-    return found
+    compare = run.family.compare
+    return [
+        StopRecord(
+            contender=formatting.contender(stop.point.point, compare) if compare else "",
+            at=without(stop.point.point, compare),
+            outcome=stop.outcome,
+            reason=stop.trials[0].reason,
+            held=_held(stop.trials),
+            trials=None if stop.as_a_whole else (len(stop.trials), stop.of),
+        )
+        for stop in judged.stops
+        if stop.point.outcome in {"ok", *STOPPED}
+    ]
 
 
 def _held(trials: Sequence[TrialRecord]) -> int | None:

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.failures import nothing_worked
+from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.analysis.severity import CONSEQUENCES
 from plimsoll_lab.report import (
     by_connections,
@@ -252,12 +253,12 @@ def _in_part(summary: RunSummary, base: str) -> Validity:
     if doubtful and all(point.outcome == "ok" for point in summary.points):
         told = f"the figures of {doubtful} of {len(summary.points)} points are doubtful, and the warnings say why"
         return Validity(badge="doubtful", tone="doubtful", text=f"{base}; {told}.")
-    if summary.points and all(point.outcome == "ok" for point in summary.points):
-        failing = sum("failed" in point.outcomes for point in summary.points)
-        told = f"some trials of {failing} of {len(summary.points)} points failed"
-        return Validity(badge="valid in part", tone="doubtful", text=f"{base}; {told}.")
     if summary.trials.valid == 0:
         return Validity(badge="no result", tone="void", text=f"{base}; the warnings say why.")
+    failing = sum(stop.outcome == "failed" and stop.trials is not None for stop in summary.stops)
+    if failing and all(point.outcome in {"ok", *STOPPED} for point in summary.points):
+        told = f"some trials of {failing} of {len(summary.points)} points failed"
+        return Validity(badge="valid in part", tone="doubtful", text=f"{base}; {told}.")
     return Validity(badge="valid in part", tone="doubtful", text=f"{base}; the warnings say which points have none.")
 
 
