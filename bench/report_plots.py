@@ -87,7 +87,13 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
         values = [{**each, "at": along * each["at"]} for each in values]
         title = TIMES.join(map(formatting.words, path.split(TIMES))) + (f" ({words})" if words else "")
         encoding = {
-            "x": {"field": "at", "type": "quantitative", "title": title, "scale": scale},
+            "x": {
+                "field": "at",
+                "type": "quantitative",
+                "title": title,
+                "scale": scale,
+                "axis": {"labelOverlap": "greedy"},
+            },
             "y": {"field": "value", "type": "quantitative", "title": heading, "scale": scale},
             "color": {
                 "field": "series",
@@ -95,7 +101,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
                 "title": None,
                 "sort": None,
                 "scale": {"range": list(CATEGORY)},
-                "legend": {"symbolType": "stroke"},
+                "legend": {"symbolType": "stroke", "labelLimit": 0},
             },
         }
         ours = [{"filter": f"indexof(datum.whose, '{THEIRS}') != 0"}]
