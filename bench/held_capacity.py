@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from harness import BUILD, PLIMSOLL, ROOT
-from searches import Json, Log, run, search, table
+from searches import Json, Log, binaries, run, search, table
 
 SERVERS = ROOT / "suites" / "servers"
 FOREIGN = {
@@ -134,7 +134,8 @@ def render(made: Sequence[Json]) -> str:
         )
     judged = [each for each in map(holds, made) if each is not None]
     asked = f"at least {ASKED:.0%} are asked for"
-    return f"{table(rows)}\nThe fresh minute holds in {sum(judged)} of {len(judged)} searches; {asked}.\n"
+    held = f"The fresh minute holds in {sum(judged)} of {len(judged)} searches; {asked}.\n"
+    return f"{table(rows)}\n{held}{binaries(made)}"
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import BUILD, ROOT
-from searches import Json, Log, search, table
+from searches import Json, Log, binaries, search, table
 
 sys.path[:0] = [str(ROOT / "lab"), str(ROOT / "lab" / "tests")]
 
@@ -182,7 +182,8 @@ def render(made: Sequence[Json]) -> str:
         )
     above = sum(each["lower"] is not None and each["lower"] > each["truth"] * (1 + ABOVE) for each in made)
     right = sum(map(is_right, made))
-    return f"{table(rows)}\n{right} of {len(made)} answers are right; {above} lie more than 1 % above the truth.\n"
+    counts = f"{right} of {len(made)} answers are right; {above} lie more than 1 % above the truth.\n"
+    return f"{table(rows)}\n{counts}{binaries(made)}"
 
 
 def main() -> None:

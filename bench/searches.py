@@ -1,11 +1,12 @@
-"""What scripts share that make many searches: a search by a suite, and a log that lets a script go
-on where it was stopped.
+"""What scripts share that measure for hours: a log that lets a script go on where it was stopped,
+a search by a suite, and a table of what was found.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -13,14 +14,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import BUILD, lab
+from harness import BUILD, PLIMSOLL, lab
 
 Json = dict[str, Any]
 OUT = BUILD / "search-runs"
 
 
 class Log:
-    """What was measured until now, a line of JSON each; remove the file to begin anew."""
+    """What was measured until now and by which binary, a line of JSON each; begin anew without the
+    file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,10 +37,22 @@ class Log:
 
     def add(self, record: Json) -> None:
         """Keep a measurement."""
+        record |= {"binary": binary()}
         self.made.append(record)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as lines:
             lines.write(json.dumps(record) + "\n")
+
+
+def binary() -> str:
+    """The version of the binary that is measured, with its commit."""
+    version = subprocess.run([PLIMSOLL, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout
+    return version.strip()
+
+
+def binaries(made: Iterable[Json]) -> str:
+    """The binaries that measured, for the foot of a table."""
+    return f"Measured by {', '.join(sorted({each['binary'] for each in made}))}.\n"
 
 
 def run(name: str, text: str) -> Json:
