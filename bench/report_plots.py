@@ -92,7 +92,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
                 "type": "quantitative",
                 "title": title,
                 "scale": scale,
-                "axis": {"labelOverlap": "greedy"},
+                "axis": {"labelOverlap": "greedy", "labelSeparation": 8},
             },
             "y": {"field": "value", "type": "quantitative", "title": heading, "scale": scale},
             "color": {
@@ -114,6 +114,7 @@ def plot(values: Sequence[Json], figure: str, axis: tuple[str, str] | None) -> s
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": list(values)},
         "width": 520,
+        "padding": {"left": 5, "top": 5, "right": 60, "bottom": 5},  # a browser's letters may be wider
         "layer": [*layers, points],
     }
     return str(vl_convert.vegalite_to_svg(json.dumps(spec)))
