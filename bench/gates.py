@@ -1,7 +1,7 @@
 """Forty real gates: how often each ends as it should.
 
 How much rate and CPU a microsecond of work costs our own server is measured first, by many blocks
-of a server that burns 4 us more for each reply beside one that does not. The new server of a gate
+of a server that burns 2 us more for each reply beside one that does not. The new server of a gate
 then burns as much as takes so much of the dearer of both figures, and each gate asks by itself, at
 a tolerance of 5 %:
 
@@ -11,8 +11,8 @@ a tolerance of 5 %:
     tenth  10  a loss of 10 %                       must be found
 
 Every gate is a line of target/bench/gates.jsonl as soon as it has ended: started again, the script
-goes on where it was stopped. The table is docs/results/gates.txt. Takes about three quarters of an
-hour; no gate takes more than 15 minutes. Needs a machine that does nothing else.
+goes on where it was stopped. The table is docs/results/gates.txt. Takes about 20 minutes; no gate
+takes more than 15. Needs a machine that does nothing else.
 
     python bench/gates.py            # all of them
     python bench/gates.py --most 5   # five more
@@ -39,9 +39,10 @@ BASE_WORK_US = 20.0
 """What both servers burn for each reply. It is four fifths of what a request costs then, and the
 same in every gate: the rest differs by a fifth from one hour to the next on a machine that others
 share, and a loss that was to be 5 % would be one of 4 % or of 6 %."""
-DEARER_US = 4.0
-"""What the new server burns more for each reply, as the costs are measured."""
-BLOCKS = 60
+DEARER_US = 2.0
+"""What the new server burns more for each reply, as the costs are measured. About what takes a
+tenth: twice as much costs more than twice as much."""
+BLOCKS = 120
 """Blocks that the costs are measured in."""
 KINDS = {"alike": 0.0, "copies": 0.0, "half": 0.05, "tenth": 0.10}
 """What the new server of a gate loses in the dearer figure, as a part of it."""
