@@ -212,6 +212,38 @@ def test_a_generator_late_beyond_the_tail_spoils_the_whole(changed: dict[str, An
     assert (judgement.outcome, judgement.untold) == (outcome, ())
 
 
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({}, "ok"),
+        # It misses a limit, and that may be the generator's doing.
+        (
+            {"missed": frozenset({"response_time_us.p99"}), "load_summary": {"doubted": MEDIAN_TOO}},
+            "generator_limited",
+        ),
+        # So it is not where the generator's lateness has no part in what is missed.
+        ({"missed": frozenset({"response_time_us.p99"})}, "ok"),
+        # A backlog of the server's may hide behind requests that wait for the generator.
+        ({"load_summary": {"schedule_lag_us": {"mean": 3000.0}}}, "generator_limited"),
+        ({"load_summary": {"warnings": [LATE, LATE | {"code": "generator_saturated"}]}}, "generator_limited"),
+        ({"load_summary": {"warnings": [LATE, LATE | {"code": "rate_not_offered"}]}}, "generator_limited"),
+    ],
+)
+def test_a_search_takes_limits_that_are_met_for_met_though_timers_are_later_than_the_server_answers(
+    changed: dict[str, Any], outcome: str
+) -> None:
+    """At 100 requests a second nginx answers within 140 us, and timers were 82 us late: the search
+    ended at once, and said that it carries less.
+    """
+    mean = "response_time_us.mean"
+    late = LATE_TAIL | {"doubted": ["response_time_us.p50", mean], "elapsed_s": 1.0}
+    judged = frozenset({"response_time_us.p99", mean})
+    seen = {"load_exit": 4, "searched": True, "limited": judged} | changed
+    judgement = judge(but(**(seen | {"load_summary": late | changed.get("load_summary", {})})))
+    assert judgement.outcome == outcome
+    assert judgement.untold == (("response_time_us.p50",) if outcome == "ok" else ())
+
+
 @pytest.mark.parametrize(("over", "judged"), [("rate", True), ("connections", False)])
 def test_a_search_over_a_rate_judges_by_the_mean_too_as_it_tells_a_growing_backlog(over: str, *, judged: bool) -> None:
     text = (

@@ -134,7 +134,7 @@ def searches_without_capacity(run: RunRecord, capacities: Sequence[CapacityRecor
         if each.lower is not None or not each.ended:
             continue
         lost = next((one for one in run.searches if one.setting == each.point and one.state == "failed"), None)
-        if lost is None and (each.upper is None or not each.finished):
+        if lost is None and (each.upper is None or not each.finished or each.limited_by in LIMITERS):
             continue
         at = {path: value for path, value in each.point.items() if path != compare}
         less = f"it carries less than {each.upper:,} {UNITS[searched_key(run)]}" if each.upper is not None else None
@@ -202,29 +202,40 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
 def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     """The capacity that the ended searches have found, in words."""
     unit = UNITS[searched_key(run)]
-    floor, most = (run.search.lowest, run.search.highest) if run.search is not None else (0, 0)
     lower, upper = found.lower, found.upper
     finished = all(each.state == "complete" for each in decided)
-    if lower is None and upper is None and finished:
-        carries = "is not decided: one of its searches carried every load, and another none"
-    elif lower is None and upper is None and (found.lowers or found.uppers):
+    # Loads that the generator or the machine stood in the way of say nothing of the server.
+    if found.limited_by in LIMITERS and lower is None and upper is not None:
+        return f"is not decided: it was not seen whether it carries {_loads(upper, unit)}"
+    if lower is not None and (upper is None or found.limited_by in LIMITERS):
+        most = run.search is not None and lower == run.search.highest
+        more = ", the most that was tried" if most else ""
+        more = more if finished else "; the search ended before it knew how much more"
+        return f"carries at least {_loads(lower, unit)}{more}"
+    if lower is not None:
+        more = "" if finished else ", as near as the search came before it ended"
+        return f"carries {_loads(lower, unit)}{more}"
+    if upper is not None:
+        less = "" if finished else "; the search ended before it knew how much less"
+        return f"carries less than {_loads(upper, unit)}{less}"
+    return f"is not decided: {_undecided(run, found, decided)}"
+
+
+def _undecided(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
+    """Why ended searches bound no capacity together."""
+    unit = UNITS[searched_key(run)]
+    if all(each.state == "complete" for each in decided):
+        return "one of its searches carried every load, and another none"
+    if found.lowers or found.uppers:
         known = dict.fromkeys(_known(each, unit) or "nothing" for each in decided)
-        carries = f"is not decided: before they ended, its searches found {' and '.join(known)}"
-    elif lower is None and upper is None:
-        carries = f"is not decided: its searches ended before {floor:,} {unit} had been"
-    elif lower is None and finished:
-        carries = f"carries less than {upper:,} {unit}"
-    elif lower is None:
-        carries = f"carries less than {upper:,} {unit}; the search ended before it knew how much less"
-    elif upper is None and finished:
-        carries = f"carries at least {lower:,} {unit}"
-        carries += ", the most that was tried" if lower == most else ""
-    elif upper is None:
-        carries = f"carries at least {lower:,} {unit}; the search ended before it knew how much more"
-    else:
-        carries = f"carries {lower:,} {unit}"
-        carries += "" if finished else ", as near as the search came before it ended"
-    return carries
+        return f"before they ended, its searches found {' and '.join(known)}"
+    return f"its searches ended before {_loads(run.search.lowest if run.search is not None else 0, unit)} had been"
+
+
+def _loads(count: int, unit: str) -> str:
+    """`1 connection`, `1,000 requests/s`."""
+    one, slash, per = unit.partition("/")
+    return f"{counted(count, one.removesuffix('s'))}{slash}{per}"
 
 
 def _spread(found: CapacityRecord, decided: int) -> str:

@@ -221,12 +221,11 @@ def _measure(
     beside = _beside_server(testbed, point, generators)
     observed = _observation(
         partial,
+        suite,
         point,
         server_exit=died,
         foreign_cores=_foreign_cores(testbed, point, beside, partial.window),
         links=links,
-        limited=judged_figures(suite),
-        missed=missed_limits(suite, record_of(MeasuredLoadRecord, partial.load)["summary"] or {}),
     )
     return judge(replace(observed, generator_waited=_longest_wait(beside), unmerged=unmerged, warnings=tuple(warnings)))
 
@@ -251,13 +250,12 @@ def held_to_expectations(
 
 def _observation(
     partial: PartialRecord,
+    suite: Suite,
     point: Point,
     *,
     server_exit: int | None,
     foreign_cores: float | None,
     links: LinkWindow | None,
-    limited: frozenset[str],
-    missed: frozenset[str],
 ) -> Observation:
     """What a trial that ran to its end is judged by."""
     load, ended = record_of(MeasuredLoadRecord, partial.load), record_of(ServerRecord, partial.server)
@@ -289,8 +287,9 @@ def _observation(
         network=links,
         closed=is_closed(point),
         counted=is_counted(point),
-        limited=limited,
-        missed=missed,
+        searched=suite.search is not None,
+        limited=judged_figures(suite),
+        missed=missed_limits(suite, printed or {}),
     )
 
 

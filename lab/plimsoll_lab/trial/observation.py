@@ -85,6 +85,8 @@ class Observation:
     known."""
     missed: frozenset[str] = frozenset()
     """Figures whose limit is missed, by the generator's output."""
+    searched: bool = False
+    """Whether the trial is one of a search: nothing but its limits is judged."""
     unmerged: str | None = None
     """Why the summaries of several generators are not one; None where they are."""
     warnings: tuple[ResultWarning, ...] = ()

@@ -41,6 +41,10 @@ SLOWED = 0.01
 """A closed loop whose connections waited for the generator during more of their time was slower by
 that."""
 
+HIDES = 0.001
+"""A fifth of the growth of a backlog that a search tolerates: the mean time of a search's requests
+may be the generator's own up to this part of the window."""
+
 TAKEN_BY_OTHERS = ("machine_busy", "steal", "throttled")
 """Codes of the warnings that say who had the CPUs in place of the trial's own processes."""
 NO_MEMORY = (
@@ -92,7 +96,7 @@ def judge(seen: Observation) -> Judgement:
     """Judge a trial, the gravest finding first."""
     warnings = (*machine_warnings(seen), *load_warnings(seen), *network_warnings(seen.network), *seen.warnings)
     outcome, reason = _outcome(seen, warnings)
-    return Judgement(outcome=outcome, reason=reason, warnings=warnings, untold=_late_figures(seen, warnings))
+    return Judgement(outcome=outcome, reason=reason, warnings=warnings, untold=_late_figures(seen, warnings) or ())
 
 
 def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Outcome, str | None]:
@@ -165,12 +169,14 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
     """Whether the generator calls its measurement invalid, and whether it or the machine was the
     cause.
     """
-    if seen.load_summary is None or _late_figures(seen, warnings):
+    if seen.load_summary is None:
         return []
     if seen.load_summary.valid:
         spoilt = sorted(seen.missed & frozenset(seen.load_summary.doubted))
         reason = f"the generator's own lateness is half or more of {', '.join(spoilt)}, which misses its limit"
         return [("generator_limited", reason)] if spoilt else []
+    if _late_figures(seen, warnings) is not None:
+        return []
     own = [warning.message for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)]
     others = [warning.message for warning in warnings if warning.code in MACHINE_WARNINGS]
     if own and others:
@@ -185,23 +191,27 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
     ]
 
 
-def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[str, ...]:
+def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[str, ...] | None:
     """The figures of an otherwise good trial that the generator's lateness spoilt: the tail alone,
-    and nothing that has a limit. Empty where lateness spoilt none, or all.
+    and nothing that has a limit. None where it spoilt all.
 
     A valid summary may have some too: few requests were late, or there were few of them. A figure
     with a limit is kept all the same: it is an upper bound of the server's, so a limit that it
-    meets is met.
+    meets is met. A trial of a search is asked nothing else, so that there the median may be late as
+    well: timers of an idle virtual machine are later than a quick server answers.
     """
     summary = seen.load_summary or LoadSummary()
     doubted = frozenset(summary.doubted)
+    kept = tuple(each for each in summary.doubted if each not in seen.limited)
     if summary.valid:
-        told = seen.limited if not doubted & seen.missed else doubted
-        return tuple(each for each in summary.doubted if each not in told)
+        return () if doubted & seen.missed else kept
     codes = {warning.code for warning in warnings}
     own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
-    whole = MEDIAN in doubted or doubted & seen.limited or own != {LATE} or NOT_OFFERED in codes
-    return () if whole or (seen.closed and _waited(summary) > SLOWED) else tuple(summary.doubted)
+    if not doubted or own != {LATE} or NOT_OFFERED in codes or (seen.closed and _waited(summary) > SLOWED):
+        return None
+    if seen.searched:
+        return None if doubted & seen.missed or _holds_up(summary) else kept
+    return None if MEDIAN in doubted or doubted & seen.limited else kept
 
 
 def _waited(summary: LoadSummary) -> float:
@@ -210,6 +220,14 @@ def _waited(summary: LoadSummary) -> float:
     if lag_us is None or rate is None or not count:
         return 1.0
     return lag_us / 1e6 * rate / count
+
+
+def _holds_up(summary: LoadSummary) -> bool:
+    """Whether requests waited so long for the generator that a backlog of the server's may hide in
+    it.
+    """
+    lag_us, length_s = summary.schedule_lag_us.mean, summary.elapsed_s
+    return lag_us is None or not length_s or lag_us / 1e6 > HIDES * length_s
 
 
 def _unsent(summary: LoadSummary) -> str | None:
