@@ -6,8 +6,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use plimsoll_sys::event::Event;
 
-use crate::ledger::Shown;
-
 /// An instant that has not been set yet.
 const NEVER: u64 = u64::MAX;
 
@@ -309,6 +307,16 @@ fn common_instant() -> (Instant, u64) {
     };
     let closest = (1..READINGS).fold(read(), |closest, _| closest.min(read()));
     (closest.1, closest.2)
+}
+
+/// How many requests have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Completed and failed in the whole run.
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    /// Completed in the window: what a count is of.
+    pub(crate) in_window: u64,
 }
 
 /// What an event loop shows of its progress, once a round. Each has a cache line pair of its own,

@@ -9,6 +9,7 @@
 use plimsoll_measure::tally::{Cause, Connections, Tally};
 
 use crate::config::{Config, StopCondition};
+use crate::control::Shown;
 use crate::record::{Outcome, Phase, Recorder, Row, Sequence};
 
 /// What one event loop, or one connection's thread, counts.
@@ -44,16 +45,6 @@ pub(crate) struct Ledger {
     untold: u64,
     last_end: u64,
     shown: Shown,
-}
-
-/// How many requests have ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
-    /// Completed and failed in the whole run.
-    pub(crate) completed: u64,
-    pub(crate) failed: u64,
-    /// Completed in the window: what a count is of.
-    pub(crate) in_window: u64,
 }
 
 /// A request under way.

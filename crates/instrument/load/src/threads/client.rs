@@ -16,8 +16,8 @@ use rand::rngs::StdRng;
 
 use crate::backoff::{History, Rules};
 use crate::config::StopCondition;
-use crate::control::Gauge;
-use crate::ledger::{Answer, Ledger, Request, Shown};
+use crate::control::{Gauge, Shown};
+use crate::ledger::{Answer, Ledger, Request};
 use crate::protocol::{After, Protocol, Reply, RequestContext};
 use crate::record::{Phase, Recorder};
 use crate::schedule::Due;
