@@ -40,8 +40,8 @@ BASE_WORK_US = 20.0
 same in every gate: the rest differs by a fifth from one hour to the next on a machine that others
 share, and a loss that was to be 5 % would be one of 4 % or of 6 %."""
 DEARER_US = 2.0
-"""What the new server burns more for each reply, as the costs are measured. About what takes a
-tenth: twice as much costs more than twice as much."""
+"""What the new server burns more for each reply, as the costs are measured: about what takes a
+tenth, as cost does not grow in a straight line."""
 BLOCKS = 120
 """Blocks that the costs are measured in."""
 KINDS = {"alike": 0.0, "copies": 0.0, "half": 0.05, "tenth": 0.10}

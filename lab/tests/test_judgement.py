@@ -18,7 +18,14 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role
 from plimsoll_lab.trial.disturbance import late_figures, without_late
-from plimsoll_lab.trial.lifecycle import is_closed, is_counted, judged_figures, missed_limits, steady_think_s
+from plimsoll_lab.trial.lifecycle import (
+    asks_at_most,
+    is_closed,
+    is_counted,
+    judged_figures,
+    missed_limits,
+    steady_think_s,
+)
 from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.validity import judge
 
@@ -221,8 +228,10 @@ def test_a_generator_late_beyond_the_tail_spoils_the_whole(changed: dict[str, An
             {"missed": frozenset({"response_time_us.p99"}), "load_summary": {"doubted": MEDIAN_TOO}},
             "generator_limited",
         ),
-        # So it is not where the generator's lateness has no part in what is missed.
-        ({"missed": frozenset({"response_time_us.p99"})}, "ok"),
+        # Even less than half of what is missed may decide.
+        ({"missed": frozenset({"response_time_us.p99"})}, "generator_limited"),
+        # What is to be at least so much, or is a time from the send, lateness may have made so.
+        ({"at_most": False}, "generator_limited"),
         # A backlog of the server's may hide behind requests that wait for the generator.
         ({"load_summary": {"schedule_lag_us": {"mean": 3000.0}}}, "generator_limited"),
         ({"load_summary": {"warnings": [LATE, LATE | {"code": "generator_saturated"}]}}, "generator_limited"),
@@ -238,10 +247,27 @@ def test_a_search_takes_limits_that_are_met_for_met_though_timers_are_later_than
     mean = "response_time_us.mean"
     late = LATE_TAIL | {"doubted": ["response_time_us.p50", mean], "elapsed_s": 1.0}
     judged = frozenset({"response_time_us.p99", mean})
-    seen = {"load_exit": 4, "searched": True, "limited": judged} | changed
+    seen = {"load_exit": 4, "at_most": True, "limited": judged} | changed
     judgement = judge(but(**(seen | {"load_summary": late | changed.get("load_summary", {})})))
     assert judgement.outcome == outcome
     assert judgement.untold == (("response_time_us.p50",) if outcome == "ok" else ())
+
+
+@pytest.mark.parametrize(
+    ("limit", "bounds"),
+    [
+        ('"response_time.p99" = "< 5ms"', True),
+        ('"failed_ratio" = "< 1%"', True),
+        ('"response_time.p50" = "> 5ms"', False),
+        ('"service_time.p99" = "< 5ms"', False),
+        ('"completed_rate" = "> 5"', False),
+    ],
+)
+def test_a_late_generator_bounds_times_and_failures_from_above_and_nothing_else(limit: str, *, bounds: bool) -> None:
+    text = 'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[limits]\n' + limit
+    search = text + '\n[search]\nover = "load.rate"\nrange = [100, 60000]\n'
+    assert asks_at_most(read_text(search, source="it.toml", directory="/here")) == bounds
+    assert not asks_at_most(read_text(text, source="it.toml", directory="/here"))
 
 
 @pytest.mark.parametrize(("over", "judged"), [("rate", True), ("connections", False)])

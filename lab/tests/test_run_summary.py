@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -198,6 +199,13 @@ def test_a_control_that_fails_tells_as_much_of_its_server_as_the_point_that_it_m
     # Both say the same of the server: it stopped there as a whole.
     assert judged("both", {0: failed, 2: failed}) == (True, [("epoll", "failed", None)], [])
     assert judged("one", {0: failed})[:2] == (False, [("epoll", "failed", (6, 12))])
+    # A control that is yet to be measured says nothing against it.
+    for path in (tmp_path / "one" / "trials").iterdir():
+        if json.loads(path.read_text())["point"] == 2:
+            path.unlink()
+    early = summarise_run(RunFolder(path=tmp_path / "one"))
+    assert [(each.outcome, each.trials) for each in early.stops] == [("failed", None)]
+    assert "stopped" not in {each.code for each in early.warnings}
 
 
 @pytest.mark.parametrize(("rate", "said"), [(50, True), (100, True), (105, False)])

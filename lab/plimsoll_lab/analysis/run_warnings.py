@@ -189,8 +189,8 @@ def _stopped(stops: Sequence[Stop], trials: Sequence[TrialRecord]) -> list[Resul
     """Trials that failed or reached a limit where others of their setting did not."""
     found: Counter[Outcome] = Counter()
     for stop in stops:
-        found[stop.outcome] += 0 if stop.as_a_whole else len(stop.trials)
-    found = +found
+        if not stop.as_a_whole:
+            found[stop.outcome] += len(stop.trials)
     if not found:
         return []
     message = f"{found.total()} of {len(trials)} trials failed or reached a limit, and others of their points did not: "

@@ -205,7 +205,7 @@ def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchReco
     lower, upper = found.lower, found.upper
     finished = all(each.state == "complete" for each in decided)
     # Loads that the generator or the machine stood in the way of say nothing of the server.
-    if found.limited_by in LIMITERS and lower is None and upper is not None:
+    if found.limited_by in LIMITERS and upper is not None and not found.lowers:
         return f"is not decided: it was not seen whether it carries {_loads(upper, unit)}"
     if lower is not None and (upper is None or found.limited_by in LIMITERS):
         most = run.search is not None and lower == run.search.highest

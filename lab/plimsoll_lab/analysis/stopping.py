@@ -30,7 +30,7 @@ def stops(
     """Every outcome without figures of every point, in the order of the points."""
     found = []
     for point in points:
-        measured = [point, *(each for each in controls if each.point == point.point)]
+        measured = [point, *(each for each in controls if each.point == point.point and each.n)]
         numbers = {each.number for each in measured}
         for outcome in STOPPED:
             mine = [trial for trial in trials if trial.point in numbers and trial.outcome == outcome]

@@ -287,7 +287,7 @@ def _observation(
         network=links,
         closed=is_closed(point),
         counted=is_counted(point),
-        searched=suite.search is not None,
+        at_most=asks_at_most(suite),
         limited=judged_figures(suite),
         missed=missed_limits(suite, printed or {}),
     )
@@ -299,6 +299,17 @@ def judged_figures(suite: Suite) -> frozenset[str]:
     """
     over_a_rate = suite.search is not None and suite.search.key == "rate"
     return frozenset(limit.figure for limit in suite.limits) | ({"response_time_us.mean"} if over_a_rate else set())
+
+
+def asks_at_most(suite: Suite) -> bool:
+    """Whether it is a search all of whose limits are met by what a late generator shows, if the
+    server meets less: upper ones, of response times and failures of the load itself.
+    """
+    bounded = all(
+        each.operator.startswith("<") and each.figure.startswith(("response_time_us.", "failed_ratio", "requests."))
+        for each in suite.limits
+    )
+    return suite.search is not None and bounded
 
 
 def missed_limits(suite: Suite, printed: Json) -> frozenset[str]:

@@ -85,8 +85,9 @@ class Observation:
     known."""
     missed: frozenset[str] = frozenset()
     """Figures whose limit is missed, by the generator's output."""
-    searched: bool = False
-    """Whether the trial is one of a search: nothing but its limits is judged."""
+    at_most: bool = False
+    """Whether the trial is one of a search, and asks for times or failures of its load that are at
+    most so large: these are upper bounds, however late the generator is."""
     unmerged: str | None = None
     """Why the summaries of several generators are not one; None where they are."""
     warnings: tuple[ResultWarning, ...] = ()

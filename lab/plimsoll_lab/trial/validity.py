@@ -41,9 +41,9 @@ SLOWED = 0.01
 """A closed loop whose connections waited for the generator during more of their time was slower by
 that."""
 
-HIDES = 0.001
-"""A fifth of the growth of a backlog that a search tolerates: the mean time of a search's requests
-may be the generator's own up to this part of the window."""
+HIDES = 0.0005
+"""The mean time of a search's requests may be the generator's own up to this part of the window: it
+hides a growth of the backlog of twice as much, a fifth of what a search tolerates."""
 
 TAKEN_BY_OTHERS = ("machine_busy", "steal", "throttled")
 """Codes of the warnings that say who had the CPUs in place of the trial's own processes."""
@@ -198,7 +198,8 @@ def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tup
     A valid summary may have some too: few requests were late, or there were few of them. A figure
     with a limit is kept all the same: it is an upper bound of the server's, so a limit that it
     meets is met. A trial of a search is asked nothing else, so that there the median may be late as
-    well: timers of an idle virtual machine are later than a quick server answers.
+    well where every limit is met: timers of an idle virtual machine are later than a quick server
+    answers.
     """
     summary = seen.load_summary or LoadSummary()
     doubted = frozenset(summary.doubted)
@@ -209,8 +210,8 @@ def _late_figures(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tup
     own = {code for code in codes if code.startswith(GENERATOR_WARNINGS)}
     if not doubted or own != {LATE} or NOT_OFFERED in codes or (seen.closed and _waited(summary) > SLOWED):
         return None
-    if seen.searched:
-        return None if doubted & seen.missed or _holds_up(summary) else kept
+    if seen.at_most and not seen.missed:
+        return None if _holds_up(summary) else kept
     return None if MEDIAN in doubted or doubted & seen.limited else kept
 
 
