@@ -21,8 +21,8 @@ sys.path.append(str(ROOT / "bench"))  # the last one: some of its modules are na
 
 import held_capacity
 import known_capacity
+import searches
 from known_server import Line
-from searches import Log
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,10 @@ def test_a_minute_holds_within_the_limit_and_with_nearly_all_requests() -> None:
     assert held_capacity.holds({"lower": None, "minute": None}) is None
 
 
-def test_a_script_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_script_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "binary", lambda: "plimsoll 1.2.3")
     path = tmp_path / "log.jsonl"
-    assert Log(path).missing(["a", "b"], 2) == ["a", "b", "a", "b"]
-    Log(path).add({"name": "a"})
-    assert Log(path).missing(["a", "b"], 2) == ["b", "a", "b"]
+    assert searches.Log(path).missing(["a", "b"], 2) == ["a", "b", "a", "b"]
+    searches.Log(path).add({"name": "a"})
+    assert searches.Log(path).missing(["a", "b"], 2) == ["b", "a", "b"]
+    assert searches.binaries(searches.Log(path).made) == "Measured by plimsoll 1.2.3.\n"
