@@ -18,16 +18,10 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role
 from plimsoll_lab.trial.disturbance import late_figures, without_late
-from plimsoll_lab.trial.lifecycle import (
-    asks_at_most,
-    is_closed,
-    is_counted,
-    judged_figures,
-    missed_limits,
-    steady_think_s,
-)
+from plimsoll_lab.trial.lifecycle import is_closed, is_counted, steady_think_s
+from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.observation import Observation
-from plimsoll_lab.trial.validity import judge
+from plimsoll_lab.trial.validity import Judgement, judge, with_late_parts
 
 GOOD_LOAD: Json = {
     "valid": True,
@@ -178,8 +172,23 @@ def test_a_limit_is_held_against_what_the_generator_printed() -> None:
     suite = read_text(
         'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n' + limits, source="it.toml", directory="/here"
     )
-    assert missed_limits(suite, {"response_time_us": {"p99": 9000.0, "p50": 20.0}}) == {"response_time_us.p99"}
-    assert missed_limits(suite, {}) == frozenset()
+    told = {"response_time_us.p99": 9000.0, "response_time_us.p50": 20.0}
+    assert missed_limits(suite.limits, told) == {"response_time_us.p99"}
+    assert missed_limits(suite.limits, {}) == frozenset()
+
+
+def test_a_limit_on_the_figure_of_one_late_generator_is_held_as_that_on_all() -> None:
+    """It counted as missed by the server, whether or not it was met: the figure was left out."""
+    p99, p90 = "role.shop.response_time_us.p99", "role.shop.response_time_us.p90"
+    good = Judgement(outcome="ok", reason=None, warnings=(), untold=("response_time_us.max",))
+    met = with_late_parts(good, [p90, p99], limited={p99}, missed=())
+    assert (met.outcome, met.untold) == ("ok", ("response_time_us.max", p90))
+    missed = with_late_parts(good, [p90, p99], limited={p99}, missed={p99})
+    assert missed.outcome == "generator_limited"
+    assert missed.reason == f"the generator's own lateness is half or more of {p99}, which misses its limit"
+    assert with_late_parts(good, [p90], limited={p99}, missed={p99}).outcome == "ok", "the server's own"
+    failed = replace(good, outcome="failed", reason="it died")
+    assert with_late_parts(failed, [p99], limited={p99}, missed={p99}).reason == "it died"
 
 
 def test_a_generator_late_at_the_tail_leaves_what_the_lag_did_not_make() -> None:

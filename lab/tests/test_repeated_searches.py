@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.cli.outcome import exit_code
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
-from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, SearchState
+from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, LimitedBy, SearchState
 from plimsoll_lab.store.summary_record import CapacityRecord, GateOutcome, RunSummary, StopRecord
 from plimsoll_lab.suite.figures import CAPACITY, capacity_figure
 from plimsoll_lab.suite.settings import Settings
@@ -125,6 +126,56 @@ def test_what_is_told_beside_the_answer_is_of_the_search_that_found_it() -> None
     assert (capacity.held_s, capacity.generator_ceiling_per_s) == (80.0, 9000.0)
     assert capacity.first_break == "p99 at 9 ms; no more descriptors"
     assert "held for 1 min 20 s" in capacity.text
+
+
+@pytest.mark.parametrize(
+    ("ends", "limited_by", "said"),
+    [
+        (
+            [((None, FLOOR), "generator"), ((None, FLOOR), "server"), ((None, FLOOR), "server")],
+            "server",
+            "carries less than 100 connections",
+        ),
+        (
+            [((None, FLOOR), "generator"), ((None, FLOOR), "server")],
+            "generator",
+            "it was not seen whether it carries 100",
+        ),
+        (
+            [((900, 1000), "generator"), ((1000, 1100), "server"), ((1200, 1300), "generator")],
+            "generator",
+            "carries at least 1,000 connections",
+        ),
+        (
+            [((900, 1000), "server"), ((1000, 1100), "generator"), ((1200, 1300), "server")],
+            "server",
+            "carries 1,000 connections",
+        ),
+        (
+            [((1000, 1100), "environment"), ((1000, 1100), "server"), ((1000, None), None)],
+            None,
+            "carries at least 1,000 connections",
+        ),
+    ],
+)
+def test_what_ended_the_searches_is_what_ended_most_of_them_in_whichever_order(
+    ends: Sequence[tuple[Bounds, LimitedBy | None]], limited_by: LimitedBy | None, said: str
+) -> None:
+    """The sentence and the exit code followed the first of the searches that found the median."""
+    for order in itertools.permutations(ends):
+        run = run_of([bounds for bounds, _ in order])
+        for search, (_, by) in zip(run.searches, order, strict=True):
+            search.limited_by = by
+        [capacity] = describe_searches(run)
+        assert capacity.limited_by == limited_by, order
+        assert said in capacity.text, order
+
+
+def test_a_bound_of_the_generator_bounds_no_server() -> None:
+    run = run_of([(1000, 1100), (1000, 1020), (1000, 1200)])
+    run.searches[1].limited_by = "generator"
+    [capacity] = describe_searches(run)
+    assert (capacity.lower, capacity.upper, capacity.limited_by) == (1000, 1200, "server")
 
 
 def test_a_server_that_ended_during_its_search_is_no_server_that_carries_less() -> None:

@@ -74,6 +74,8 @@ LIMITED = ", with p99 < 5ms"
             [("interrupted", 400, 500)],
             ": interrupted; until then it was seen to carry at least 400 and less than 500 connections",
         ),
+        ([("interrupted", 1, None)], ": interrupted; until then it was seen to carry at least 1 connection"),
+        ([("interrupted", None, 1)], ": interrupted; until then it was seen to carry less than 1 connection"),
         ([("planned", None, None)], ": interrupted before any bound"),
         (
             [("complete", 1000, 1100), ("failed", None, None)],

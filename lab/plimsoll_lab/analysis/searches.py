@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
@@ -49,14 +50,16 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     ended, decided = [each for each in group if each.state not in OPEN], _decided(group)
     lowers = [each.lower for each in decided if each.lower is not None]
     uppers = [each.upper for each in decided if each.upper is not None]
-    # A search without a bound counts too: no load passed, or none was too much.
+    limited_by = _limited_by(decided)
+    # A search without a bound counts too: no load passed, or none was too much for the server.
     carried = [each.lower or 0 for each in decided]
-    too_much = [math.inf if each.upper is None else each.upper for each in decided]
+    told = [each.upper if limited_by in LIMITERS or each.limited_by == "server" else None for each in decided]
+    too_much = [math.inf if upper is None else upper for upper in told]
     middle = statistics.median(carried) if len(carried) > 1 else 0.0
     lower = statistics.median_low(carried) if carried else 0
-    # What is told beside the answer is of the one search that found it: of several it would not be
-    # one server's.
-    typical = next((each for each in decided if (each.lower or 0) == lower), None)
+    at_answer = [each for each in decided if (each.lower or 0) == lower]
+    # What broke is told of one search: of several it would not be one server's.
+    typical = next((each for each in (*at_answer, *decided) if each.limited_by == limited_by), None)
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
@@ -70,8 +73,8 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         lowers=lowers,
         uppers=uppers,
         spread=(max(carried) - min(carried)) / middle if middle else None,
-        held_s=typical.held_s if typical is not None and typical.confirmed else 0.0,
-        limited_by=None if typical is None else typical.limited_by,
+        held_s=min((each.held_s if each.confirmed else 0.0 for each in at_answer), default=0.0),
+        limited_by=limited_by,
         first_break=None if typical is None else first_break(typical.broke),
         causes=[] if typical is None or typical.broke is None else [each.code for each in typical.broke.causes],
         generator_ceiling_per_s=None if typical is None else typical.generator_ceiling_per_s,
@@ -79,6 +82,17 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         text="",
     )
     return found.model_copy(update={"text": capacity_sentence(run, found, group)})
+
+
+def _limited_by(decided: Sequence[SearchRecord]) -> LimitedBy | None:
+    """The server, where it ended more than half of the searches: then their median bound is its
+    own. Else what ended most of the others.
+    """
+    counts = Counter(each.limited_by for each in decided)
+    if 2 * counts["server"] > len(decided):
+        return "server"
+    del counts["server"]
+    return max(sorted(counts, key=str), key=lambda limiter: counts[limiter], default=None)
 
 
 def _decided(group: Sequence[SearchRecord]) -> list[SearchRecord]:
@@ -273,9 +287,10 @@ def _so_far(search: SearchRecord, unit: str) -> str:
 def _known(search: SearchRecord, unit: str) -> str:
     """`at least 400 and less than 500 connections`; empty where no load is decided."""
     lower, upper = search.lower, search.upper
-    known = [f"at least {lower:,}" if lower is not None else "", f"less than {upper:,}" if upper is not None else ""]
-    said = " and ".join(each for each in known if each)
-    return f"{said} {unit}" if said else ""
+    if upper is None:
+        return "" if lower is None else f"at least {_loads(lower, unit)}"
+    least = "" if lower is None else f"at least {lower:,} and "
+    return f"{least}less than {_loads(upper, unit)}"
 
 
 def _subject(run: RunRecord, found: CapacityRecord) -> str:

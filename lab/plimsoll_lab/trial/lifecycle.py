@@ -28,7 +28,6 @@ from plimsoll_lab.store.records import (
     ServerRecord,
     TrialRecord,
 )
-from plimsoll_lab.suite.conditions import OPERATORS
 from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.suite.placement import LOCAL, SERVER
 from plimsoll_lab.suite.prediction import think_s, trial_s
@@ -48,6 +47,7 @@ from plimsoll_lab.trial.generators import (
     TrialFailure,
     run_loads,
 )
+from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
 from plimsoll_lab.trial.losses import loss_record
@@ -57,7 +57,7 @@ from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.starved import Starved
 from plimsoll_lab.trial.testbed import Testbed, as_testbed, place_point
-from plimsoll_lab.trial.validity import Judgement, host_lost, judge, late_start
+from plimsoll_lab.trial.validity import Judgement, host_lost, judge, late_start, with_late_parts
 from plimsoll_lab.trial.window import Window
 
 
@@ -116,9 +116,11 @@ def run_trial(
         window=partial.window,
         asked=named_figures(suite),
     )
-    untold = (*judgement.untold, *late_of_parts(sources.load, sources.roles))
-    judgement = replace(judgement, untold=untold)
     known = without_cut(trial_figures(sources, point), partial.cut)
+    own = late_of_parts(sources.load, sources.roles)
+    judgement = with_late_parts(
+        judgement, own, limited=judged_figures(suite), missed=missed_limits(suite.limits, known)
+    )
     figures = without_late(known, judgement.untold)
     if judgement.outcome == "ok":
         judgement = held_to_expectations(suite, point, judgement, figures, partial)
@@ -289,34 +291,8 @@ def _observation(
         counted=is_counted(point),
         at_most=asks_at_most(suite),
         limited=judged_figures(suite),
-        missed=missed_limits(suite, printed or {}),
+        missed=missed_limits(suite.limits, pick(printed or {}, (limit.figure for limit in suite.limits))),
     )
-
-
-def judged_figures(suite: Suite) -> frozenset[str]:
-    """The figures that a trial is judged by: figures with limits, and the figure that shows a
-    search over a rate a growing backlog (Little's law).
-    """
-    over_a_rate = suite.search is not None and suite.search.key == "rate"
-    return frozenset(limit.figure for limit in suite.limits) | ({"response_time_us.mean"} if over_a_rate else set())
-
-
-def asks_at_most(suite: Suite) -> bool:
-    """Whether it is a search all of whose limits are met by what a late generator shows, if the
-    server meets less: upper ones, of response times and failures of the load itself.
-    """
-    bounded = all(
-        each.operator.startswith("<") and each.figure.startswith(("response_time_us.", "failed_ratio", "requests."))
-        for each in suite.limits
-    )
-    return suite.search is not None and bounded
-
-
-def missed_limits(suite: Suite, printed: Json) -> frozenset[str]:
-    """The figures of a generator's summary of which a limit is not met."""
-    told = pick(printed, (limit.figure for limit in suite.limits))
-    here = (limit for limit in suite.limits if limit.figure in told)
-    return frozenset(each.figure for each in here if not OPERATORS[each.operator](told[each.figure], each.value))
 
 
 def is_closed(point: Point) -> bool:

@@ -7,8 +7,8 @@ and none of them is a slow result.
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from plimsoll_lab.store.program_output import LoadSummary, ServerSummary
 from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, Outcome, ResultWarning
@@ -99,6 +99,27 @@ def judge(seen: Observation) -> Judgement:
     return Judgement(outcome=outcome, reason=reason, warnings=warnings, untold=_late_figures(seen, warnings) or ())
 
 
+def with_late_parts(
+    judgement: Judgement, late: Collection[str], *, limited: Collection[str], missed: Collection[str]
+) -> Judgement:
+    """A judgement with the figures of single generators that are each one's own lateness, as with
+    those of all together: one with a limit that it meets is kept, and one that misses its limit is
+    the generator's doing. `missed` are the figures whose limit is missed as they were measured.
+    """
+    untold = (*judgement.untold, *(each for each in late if each not in limited))
+    reason = _spoilt(frozenset(late) & frozenset(missed)) if judgement.outcome == "ok" else None
+    if reason is None:
+        return replace(judgement, untold=untold)
+    return replace(judgement, untold=untold, outcome="generator_limited", reason=reason)
+
+
+def _spoilt(figures: Collection[str]) -> str | None:
+    """Why a trial that misses limits on these figures is no result."""
+    if not figures:
+        return None
+    return f"the generator's own lateness is half or more of {', '.join(sorted(figures))}, which misses its limit"
+
+
 def _outcome(seen: Observation, warnings: tuple[ResultWarning, ...]) -> tuple[Outcome, str | None]:
     summary = seen.load_summary or LoadSummary()
     findings: tuple[tuple[Outcome, str | None], ...] = (
@@ -172,9 +193,8 @@ def _invalid(seen: Observation, warnings: tuple[ResultWarning, ...]) -> list[tup
     if seen.load_summary is None:
         return []
     if seen.load_summary.valid:
-        spoilt = sorted(seen.missed & frozenset(seen.load_summary.doubted))
-        reason = f"the generator's own lateness is half or more of {', '.join(spoilt)}, which misses its limit"
-        return [("generator_limited", reason)] if spoilt else []
+        reason = _spoilt(seen.missed & frozenset(seen.load_summary.doubted))
+        return [] if reason is None else [("generator_limited", reason)]
     if _late_figures(seen, warnings) is not None:
         return []
     own = [warning.message for warning in warnings if warning.code.startswith(GENERATOR_WARNINGS)]
