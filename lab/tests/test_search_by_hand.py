@@ -165,11 +165,11 @@ def test_one_of_eight_confirming_trials_may_fail(failing: int) -> None:
         assert found.unconfirmed == (80,)
 
 
-def test_a_load_that_has_to_last_is_tried_in_one_long_trial_first() -> None:
+def test_a_load_that_has_to_last_is_tried_in_one_long_trial_once_short_ones_have_passed() -> None:
+    """A minute at each load that is too high took most of a search."""
     trials, found = made(replace(GOAL, hold_s=60), carries(lambda _: 90))
-    assert trials == [*RISING, (80, 60), *[(80, 5)] * 8, *[(95, 60)] * 2]
-    # After two long trials that failed those to come are as long; none is to come.
-    assert (found.lower, found.upper, found.confirmed, found.held_s, found.trial_s) == (80, 95, 8, 100, 60)
+    assert trials == [*RISING, *[(80, 5)] * 8, (80, 60), *[(95, 5)] * 2]
+    assert (found.lower, found.upper, found.confirmed, found.held_s, found.trial_s) == (80, 95, 8, 100, 5)
 
 
 def test_a_long_trial_may_fail_once_and_after_two_all_trials_are_as_long() -> None:
@@ -183,13 +183,24 @@ def test_a_long_trial_may_fail_once_and_after_two_all_trials_are_as_long() -> No
 
     goal = replace(GOAL, hold_s=60)
     trials, found = made(goal, once)
-    assert trials[5:15] == [*[(80, 60)] * 2, *[(80, 5)] * 8]
+    assert trials[5:15] == [*[(80, 5)] * 8, *[(80, 60)] * 2]
     assert found.held_s == 100
     failing["left"] = 2
     trials, found = made(goal, once)
-    assert trials[5:] == [*[(80, 60)] * 2, *[(71, 60)] * 8]
+    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * 2, *[(71, 60)] * 8]
     assert (found.lower, found.upper, found.unconfirmed) == (71, 80, (80,))
     assert (found.held_s, found.trial_s, found.confirmed) == (480, 60, 8)
+
+
+def test_a_search_that_is_given_up_in_the_long_trial_keeps_what_the_short_ones_have_shown() -> None:
+    def measure(load: int, length_s: float) -> Reading:
+        if length_s == 60:
+            raise OutOfPatience
+        return Reading(met=load <= 90)
+
+    _, found = made(replace(GOAL, hold_s=60), measure)
+    assert (found.lower, found.upper, found.finished) == (80, 113, False)
+    assert (found.confirmed, found.held_s) == (8, 40)
 
 
 def test_a_trial_as_long_as_the_load_has_to_last_needs_no_longer_one() -> None:
@@ -305,12 +316,10 @@ def test_the_time_that_is_left_in_figures() -> None:
 
 
 def test_the_time_that_is_left_includes_the_long_trial_and_all_that_decide() -> None:
-    """Two of three trials of 1 s for each of three halvings, eight of 5 s, and one of 60 s; then
-    what is left of these 60 s.
-    """
-    left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 12])
-    # Once the load is being confirmed: one halving of two trials of 5 s.
-    assert left == [6 + 40 + 60, 10 + 40 + 60, 10 + 40, 10 + 35]
+    """Two of three trials of 1 s for each of three halvings, eight of 5 s, and one of 60 s."""
+    left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 18])
+    # Once the load is being confirmed: one halving of two trials of 5 s, and at last the long one.
+    assert left == [6 + 40 + 60, 10 + 40 + 60, 10 + 35 + 60, 10 + 60]
 
 
 def test_a_search_that_is_interrupted_knows_what_it_has() -> None:

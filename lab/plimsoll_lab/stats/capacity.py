@@ -5,8 +5,9 @@ an argument.
    passed, until one fails. Bisection on a logarithmic scale follows.
 2. Trials are made longer until one of them can distinguish loads that differ by the width asked
    for. In a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
-3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and a longer one
-   that shows whether the load lasts. Else the answer goes down, and eight new ones are made.
+3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and then a
+   longer one that shows whether the load lasts. Else the answer goes down, and eight new ones are
+   made. The short ones come first, as two of them refuse a load that is too high.
 """
 
 from __future__ import annotations
@@ -190,7 +191,8 @@ class Search:
         halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, self._bad, self._goal.width / 2)))))
         searching_s = halvings * (self._goal.trials // 2 + 1) * self._length_s
         confirming_s = (CONFIRMATIONS - self._confirmed) * max(self._length_s, self._goal.least_s)
-        return searching_s + confirming_s + max(0.0, self._goal.hold_s - self._held_s)
+        holding_s = self._goal.hold_s if self._goal.hold_s > self._length_s else 0.0
+        return searching_s + confirming_s + holding_s
 
     def _rise(self) -> None:
         goal = self._goal
@@ -313,9 +315,6 @@ class Search:
 
     def _confirm(self, load: int) -> bool | None:
         """Fresh trials at the answer; None where they are too short to show that the load lasts."""
-        if self._goal.hold_s > self._length_s and not self._lasts(load):
-            self._lengthen_to(self._goal.hold_s)
-            return False
         missed = 0
         while self._confirmed + missed < CONFIRMATIONS:
             met = self._read(load, self._length_s).met
@@ -328,6 +327,10 @@ class Search:
                 missed += 1
             if missed > FAILURES_TOLERATED:
                 return False
+        if self._goal.hold_s > self._length_s and not self._lasts(load):
+            # Trials that do not see what comes later confirm nothing.
+            self._lengthen_to(self._goal.hold_s)
+            return False
         return True
 
     def _lasts(self, load: int) -> bool:
