@@ -86,8 +86,29 @@ def test_a_figure_that_one_side_does_not_tell_is_not_compared(
 
 def test_a_run_without_a_result_tells_nothing_of_how_many_trials_tell_a_figure(tmp_path: Path) -> None:
     few = ("not shown", "1 run a side is too few; at least 5, or `plimsoll lab gate` in one run")
-    found = compare_runs(ended(tmp_path, "a", ["ok", "ok"]), ended(tmp_path, "b", ["ok", "failed"]))
+    found = compare_runs(ended(tmp_path, "a", ["ok", "invalid"]), ended(tmp_path, "b", ["ok", "invalid"]))
     assert reasons(found) == dict.fromkeys(BOTH, few)
+
+
+def test_runs_that_failed_are_no_runs_to_leave_out(tmp_path: Path) -> None:
+    """Of B's runs those that failed were left out without a word, and the others were not shown to
+    be worse.
+    """
+    half: Sequence[Outcome] = ("ok", "failed") * 5
+    found = compare_runs(ended(tmp_path, "a", ("ok",) * 10), ended(tmp_path, "b", half))
+    why = "0 % of A's trials and 50 % of B's failed or reached a limit, and figures are of the others"
+    assert reasons(found) == dict.fromkeys(BOTH, ("invalid", why))
+    assert not found.valid
+
+
+def test_a_figure_that_too_few_runs_have_makes_the_comparison_no_answer(tmp_path: Path) -> None:
+    """Five runs a side were enough, however few of them had a result."""
+    five: Sequence[Outcome] = ("ok",) * 5
+    assert compare_runs(ended(tmp_path, "a", five), ended(tmp_path, "b", five)).valid
+    four: Sequence[Outcome] = ("ok", "ok", "ok", "ok", "invalid")
+    found = compare_runs(ended(tmp_path, "c", five), ended(tmp_path, "d", four))
+    assert {said for said, _ in reasons(found).values()} == {"not shown"}
+    assert not found.valid
 
 
 def test_a_few_results_of_a_point_that_has_none_are_not_compared(tmp_path: Path) -> None:

@@ -153,7 +153,27 @@ def test_what_is_told_beside_the_answer_is_of_the_search_that_found_it() -> None
         ),
         (
             [((1000, 1100), "environment"), ((1000, 1100), "server"), ((1000, None), None)],
-            None,
+            "environment",
+            "carries at least 1,000 connections",
+        ),
+        (
+            [((None, FLOOR), "environment"), ((None, FLOOR), "environment"), ((5000, 5500), "server")],
+            "environment",
+            "it was not seen whether it carries 100",
+        ),
+        (
+            [((None, FLOOR), "server"), ((5000, 5500), "generator")],
+            "generator",
+            "it was not seen whether it carries 5,500",
+        ),
+        (
+            [((None, FLOOR), "generator"), ((MOST, None), None)],
+            "generator",
+            "is not decided",
+        ),
+        (
+            [((1000, 1100), "generator"), ((MOST, None), None)],
+            "generator",
             "carries at least 1,000 connections",
         ),
     ],
@@ -292,6 +312,15 @@ def test_a_gate_over_capacities_judges_these_and_not_the_loads_that_were_tried(
     assert summary.gate is not None
     assert (summary.gate.outcome, said in summary.gate.text) == (outcome, True), summary.gate.text
     assert exit_code(summary) == {"pass": 0, "worse": 3, "undecided": 4, "failed": 1}[outcome]
+
+
+def test_searches_that_contradict_each_other_are_no_answer(tmp_path: Path) -> None:
+    """It was not decided, by its sentence, and ended as one that carries less."""
+    run = run_of([(MOST, None), (None, FLOOR)])
+    run.searches[0].limited_by = None
+    summary = answered(tmp_path, run)
+    assert "is not decided: one of its searches carried every load, and another none" in " ".join(summary.answer)
+    assert (summary.valid, exit_code(summary)) == (False, 4)
 
 
 def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:

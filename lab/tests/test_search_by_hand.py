@@ -91,7 +91,7 @@ def test_a_load_far_above_the_confirmed_one_that_fails_is_halved_again() -> None
     ("width", "tried"),
     [
         # By steps of 0.125, 0.25, 0.5, 1 and 2: the next one would be 6, below the lowest.
-        (0.5, (80, 71, 56, 37, 18)),
+        (0.5, (80, 71, 56, 37, 18, 10)),
         # By steps of 0.2, 0.4, 0.8 and 1.6: the last one is the lowest itself.
         (0.8, (80, 66, 47, 26, 10)),
     ],
@@ -104,6 +104,14 @@ def test_where_nothing_is_confirmed_the_answer_goes_down_to_the_lowest_load(
     assert found == Bounds(
         lower=None, upper=tried[-1], finished=True, confirmed=0, unconfirmed=tried, trial_s=5, held_s=0, precision=None
     )
+
+
+def test_the_lowest_load_is_tried_before_nothing_is_said_to_be_carried() -> None:
+    """A server that carried 12 in longer trials, and 10 too, was said to carry less than 18."""
+    trials, found = made(GOAL, carries(lambda length_s: 100 if length_s < 5 else 12))
+    fallen = [(load, 5) for load in (80, 71, 56, 37, 18) for _ in range(2)]
+    assert trials == [*RISING, *fallen, *[(10, 5)] * 8, *[(13, 5)] * 2, *[(11, 5)] * 8]
+    assert (found.lower, found.upper, found.finished) == (11, 13, True)
 
 
 def test_a_step_that_is_no_load_goes_to_the_next_load_below() -> None:
@@ -201,6 +209,49 @@ def test_a_search_that_is_given_up_in_the_long_trial_keeps_what_the_short_ones_h
     _, found = made(replace(GOAL, hold_s=60), measure)
     assert (found.lower, found.upper, found.finished) == (80, 113, False)
     assert (found.confirmed, found.held_s) == (8, 40)
+
+
+def test_a_long_trial_that_is_too_short_to_show_that_the_load_lasts_refutes_nothing() -> None:
+    """It took the load for one that is not carried, though longer trials were allowed."""
+
+    def measure(load: int, length_s: float) -> Reading:
+        met = load <= 90
+        return Reading(met=None if met and length_s == 60 else met)
+
+    trials, found = made(replace(GOAL, hold_s=60, most_s=150), measure)
+    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * 2, *[(80, 120)] * 8, *[(95, 120)] * 2]
+    assert (found.lower, found.unconfirmed, found.held_s) == (80, (), 960)
+    # No longer ones are allowed: the load is not shown to last.
+    trials, found = made(replace(GOAL, hold_s=60, most_s=60), measure)
+    assert (found.lower, found.unconfirmed[0]) == (None, 80)
+
+
+def test_trials_become_no_longer_than_the_longest_where_the_load_has_to_last_longer() -> None:
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=load <= (75 if length_s == 60 else 100))
+
+    trials, found = made(replace(GOAL, hold_s=60, most_s=20), measure)
+    assert trials[5:] == [
+        *[*[(80, 5)] * 8, *[(80, 60)] * 2],
+        *[*[(71, 20)] * 8, (71, 60)],
+    ]
+    assert (found.lower, found.held_s) == (71, 220)
+
+
+def test_a_search_that_is_given_up_as_longer_trials_refute_its_bounds_keeps_what_lies_below() -> None:
+    """80 had passed for a second, and fails with two; 40 had passed too, and it knew nothing of
+    it.
+    """
+    made_s: list[float] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        made_s.append(length_s)
+        if made_s.count(2) > 2:
+            raise OutOfPatience
+        return blindly(lambda seconds: 100 if seconds < 2 else 30)(load, length_s)
+
+    found = search(measure, BLIND)
+    assert (found.lower, found.upper, found.finished) == (40, 80, False)
 
 
 def test_a_trial_as_long_as_the_load_has_to_last_needs_no_longer_one() -> None:

@@ -84,7 +84,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
         valid=not reasons
         and enough
         and bool(verdicts)
-        and not any(each.call == "invalid" for each in verdicts)
+        and not any(each.call == "invalid" or min(each.n) < LEAST_RUNS for each in verdicts)
         and not any(
             each.code in {"unmatched_points", "incomplete", "doubtful_figures", "stopped"} for each in warnings
         ),
@@ -278,9 +278,9 @@ def _pairs(
 
 def _unlike_stops(seen: Sequence[Sequence[_PointResult]]) -> str | None:
     """Why no figure may be compared: more trials of one side failed or reached a limit."""
-    parts = [[each.stopped for each in side if each.outcome in CARRIED] for side in seen]
-    if not all(parts):
+    if not all(any(each.outcome in CARRIED for each in side) for side in seen):
         return None
+    parts = [[1.0 if each.outcome in LOST else each.stopped for each in side] for side in seen]
     a, b = (statistics.fmean(each) for each in parts)
     if abs(a - b) <= STOPPED_MORE + ROUNDING:
         return None

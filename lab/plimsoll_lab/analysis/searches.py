@@ -92,7 +92,8 @@ def _limited_by(decided: Sequence[SearchRecord]) -> LimitedBy | None:
     if 2 * counts["server"] > len(decided):
         return "server"
     del counts["server"]
-    return max(sorted(counts, key=str), key=lambda limiter: counts[limiter], default=None)
+    # Of as many, one that has a name: what is said is a bound on the pair then.
+    return max(sorted(counts, key=str, reverse=True), key=lambda limiter: counts[limiter], default=None)
 
 
 def _decided(group: Sequence[SearchRecord]) -> list[SearchRecord]:
@@ -219,7 +220,7 @@ def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchReco
     lower, upper = found.lower, found.upper
     finished = all(each.state == "complete" for each in decided)
     # Loads that the generator or the machine stood in the way of say nothing of the server.
-    if found.limited_by in LIMITERS and upper is not None and not found.lowers:
+    if found.limited_by in LIMITERS and upper is not None and lower is None:
         return f"is not decided: it was not seen whether it carries {_loads(upper, unit)}"
     if lower is not None and (upper is None or found.limited_by in LIMITERS):
         most = run.search is not None and lower == run.search.highest

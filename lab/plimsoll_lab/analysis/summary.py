@@ -167,7 +167,8 @@ def _completeness(
     """Whether every trial was measured, and whether every point has a result of its own."""
     if capacities:
         complete = all(each.ended == each.searches for each in capacities)
-        return complete, all(each.finished and each.limited_by in {None, "server"} for each in capacities)
+        decided = all(each.lower is not None or each.upper is not None for each in capacities)
+        return complete, decided and all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     points = judged.points
     outcomes = {point.outcome for point in points}
     complete = len(trials) == len(run.trials)

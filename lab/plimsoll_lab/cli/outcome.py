@@ -141,4 +141,6 @@ def _search_exit_code(found: Sequence[CapacityRecord]) -> int:
         return INVALID
     if any(not each.finished for each in found):
         return FAILED
+    if any(each.lower is None and each.upper is None for each in found):
+        return INVALID  # its searches contradict each other
     return LIMIT_MISSED if any(each.lower is None for each in found) else DONE

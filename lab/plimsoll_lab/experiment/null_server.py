@@ -16,7 +16,7 @@ from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Suite
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.retry import has_lost_a_host
-from plimsoll_lab.trial.testbed import Testbed
+from plimsoll_lab.trial.testbed import Testbed, network_key
 
 CEILING_CONNECTIONS = 64
 """Enough to keep two cores busy, too few to cost anything by their number."""
@@ -39,14 +39,17 @@ class NullServer:
         return [self._trial(testbed, base, load) for _ in range(TRIALS)]
 
     def ceiling(self, testbed: Testbed, base: Point) -> float | None:
-        """The highest rate the generator gets from anything on this machine, with this load."""
+        """The highest rate the generator gets from anything on these hosts, over this network, with
+        this load.
+        """
         closed = {key: value for key, value in base.load.items() if key not in {"think", "rate"}}
         closed = {"connections": CEILING_CONNECTIONS, **closed}
-        if repr(closed) not in self._ceilings:
+        key = repr((closed, network_key(base), base.place))
+        if key not in self._ceilings:
             made = [trial.figures for trial in self.trials(testbed, base, closed)]
             rates = [figures["completed_rate"] for figures in made if "completed_rate" in figures]
-            self._ceilings[repr(closed)] = max(rates, default=None)
-        return self._ceilings[repr(closed)]
+            self._ceilings[key] = max(rates, default=None)
+        return self._ceilings[key]
 
     def _trial(self, testbed: Testbed, base: Point, load: Settings) -> TrialRecord:
         self._made += 1

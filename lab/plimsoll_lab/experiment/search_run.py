@@ -251,8 +251,9 @@ class SearchRun:
             self._events.publish(started)
             trial = self._measure_once(plan, point, planned)
             self._folder.write_trial(trial)
-        spent = sum(len(each.attempts) for each in self.trials) + len(trial.attempts)
-        at_point = sum(len(each.attempts) for each in self.trials if each.point == point.number) + len(trial.attempts)
+        here = self.trials[len(self.trials) - made :]  # of this search
+        spent = sum(len(each.attempts) for each in here) + len(trial.attempts)
+        at_point = sum(len(each.attempts) for each in here if each.point == point.number) + len(trial.attempts)
         left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
         losses = 0
         while (reason := retry_reason(trial)) and (left > 0 or has_lost_a_host(trial)):
@@ -310,9 +311,8 @@ class SearchRun:
     ) -> None:
         """What a search has found, or found so far."""
         found = self.searches[number]
-        if bounds.upper is not None and state not in {"interrupted", "failed"}:
-            found.limited_by, found.broke = self._limiter(base, bounds.upper, bounds, ceiling, trials)
-        found.state = state
+        # Until it is known what the limit was, which takes trials of its own.
+        found.state = "interrupted"
         found.setting = base.setting
         found.lower, found.upper = bounds.lower, bounds.upper
         found.generator_ceiling_per_s = ceiling
@@ -320,17 +320,16 @@ class SearchRun:
         found.precision = None if bounds.precision is None else min(1.0, bounds.precision)
         found.confirmed, found.unconfirmed = bounds.confirmed, list(bounds.unconfirmed)
         found.loads = self._loads(base, trials)
+        if bounds.upper is not None and state not in {"interrupted", "failed"}:
+            found.limited_by, found.broke = self._limiter(base, bounds.upper, bounds, ceiling, trials)
+        found.state = state
 
     def _limiter(
         self, base: Point, upper: int, bounds: Bounds, ceiling: float | None, trials: list[TrialRecord]
     ) -> tuple[LimitedBy, BreakRecord]:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
-        there = self._at(base, upper, trials)
-        # A load is not carried either where its longest trials do not show that it lasts.
-        bad = [trial for trial in there if loss_ratio(trial, suite) > 0] or [
-            trial for trial in there if reading_of(trial, suite).met is None
-        ]
+        bad = self._refuting(base, upper, trials)
         broke = what_broke(suite, bad, trials, self._servers_environment(base, bad))
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
@@ -343,6 +342,19 @@ class SearchRun:
         outcomes = [trial.outcome for trial in bad]
         who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
+
+    def _refuting(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
+        """The trials that refuted a load: the longest ones that did not pass. A load is not carried
+        either where these do not show that it lasts.
+        """
+        lengths_s = sorted({each for number, at, each in self.points if (number, at) == (base.number, load)})
+        for length_s in reversed(lengths_s):
+            number = self.points[base.number, load, length_s].number
+            read = [(each, reading_of(each, self._plan.suite).met) for each in trials if each.point == number]
+            missed, untold = ([each for each, met in read if met is how] for how in (False, None))
+            if missed or untold:
+                return max(missed, untold, key=len)
+        return []
 
     def _servers_environment(self, base: Point, trials: Sequence[TrialRecord]) -> EnvironmentRecord:
         """Of the machine that the server ran on in the last of these trials. Another one may have
@@ -379,8 +391,12 @@ class SearchRun:
 
     def _write(self, status: Status) -> None:
         record, axes = self._record, self._plan.suite.axes
-        loads = sorted({load for _, load, _ in self.points})
         record.status, record.finished_unix_s = status, None if status == "running" else time.time()
+        if record.searches and not self.points:
+            # An earlier start of this run got further than this one has until now.
+            self._folder.write_run(record)
+            return
+        loads = sorted({load for _, load, _ in self.points})
         record.axes = (*axes, Axis(path=self.settings.over, values=tuple(loads))) if loads else axes
         record.points = [point_record(point) for point in self.points.values()]
         record.trials = [_planned(trial) for trial in self.trials]

@@ -160,6 +160,9 @@ class Search:
         """What the trials made until now have decided."""
         noise = self._noise()
         lower, confirmed, held_s = self._answer()
+        if lower is None and self._bad is not None:
+            # Longer trials have refuted the load to go on from, and shorter ones passed below it.
+            lower = max((load for load in self._carried if load < self._bad), default=None)
         nothing = lower is None and self._bad is None
         return Bounds(
             lower=self._shorter[0] if nothing else lower,
@@ -307,8 +310,8 @@ class Search:
         if held is not None:
             near = load <= held * (1 + self._goal.width / 2)
             return (held if near else math.floor(math.sqrt(held * load))), step
-        lower = min(load - 1, math.floor(load / (1 + step)))
-        return (lower if lower >= self._goal.lowest else None), 2 * step
+        lower = max(self._goal.lowest, min(load - 1, math.floor(load / (1 + step))))
+        return (lower if lower < load else None), 2 * step
 
     def _lengthen_to(self, length_s: float) -> None:
         self._length_s = max(self._length_s, length_s)
@@ -327,21 +330,25 @@ class Search:
                 missed += 1
             if missed > FAILURES_TOLERATED:
                 return False
-        if self._goal.hold_s > self._length_s and not self._lasts(load):
+        if self._goal.hold_s <= self._length_s:
+            return True
+        lasts = self._lasts(load)
+        if not lasts:
             # Trials that do not see what comes later confirm nothing.
-            self._lengthen_to(self._goal.hold_s)
-            return False
-        return True
+            self._lengthen_to(min(self._goal.hold_s, self._goal.most_s))
+        return lasts
 
-    def _lasts(self, load: int) -> bool:
+    def _lasts(self, load: int) -> bool | None:
         """Whether one of two long trials passes: one may have met a moment that is not the server's
-        doing.
+        doing. None where one is too short to show it, and longer ones may be made.
         """
+        met: list[bool | None] = []
         for _ in range(2):
-            if self._read(load, self._goal.hold_s).met:
+            met.append(self._read(load, self._goal.hold_s).met)
+            if met[-1]:
                 self._held_s += self._goal.hold_s
                 return True
-        return False
+        return None if None in met and self._goal.hold_s < self._goal.most_s else False
 
 
 def search(measure: Measure, goal: Goal) -> Bounds:
