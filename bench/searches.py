@@ -65,6 +65,8 @@ def run(name: str, text: str) -> Json:
     if not done.stdout:
         sys.exit(f"{name} could not be run: {done.stderr}")
     found: Json = json.loads(done.stdout.splitlines()[-1])
+    if found["status"] != "complete":
+        sys.exit(f"{name} is {found['status']}, and is not kept: {done.stderr}")
     return found
 
 
