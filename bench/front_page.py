@@ -138,8 +138,21 @@ def picture() -> list[str]:
 
 
 def answer() -> list[str]:
-    """Its answer."""
-    return [f"> {line}" for line in _wrapped(" ".join(_answer()), 98)] if PICTURE.exists() else []
+    """Its answer, and what it does not judge."""
+    if not PICTURE.exists():
+        return []
+    return [*(f"> {line}" for line in _wrapped(" ".join(_answer()), 98)), *_caveat()]
+
+
+def _caveat() -> list[str]:
+    """At how many points the generator was the limit; nothing where it was at none."""
+    outcomes = [point["outcome"] for point in json.loads(file_of("demo").read_text(encoding="utf-8"))["points"]]
+    limited = outcomes.count("generator_limited")
+    if not limited:
+        return []
+    text = f"At {limited} of {len(outcomes)} points of this run the generator was the limit: there the server's CPU "
+    text += "and memory are judged, and its response times are not."
+    return ["", *_wrapped(text, 100)]
 
 
 def _answer() -> list[str]:

@@ -60,7 +60,9 @@ def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
     (results / "report-epoll-scaling-response_time_us-mean.svg").write_text("<svg/>")
     lost = stored("port-fwd-255", "not reachable here", None, None)
     (results / "report-port-fwd-255.json").write_text(json.dumps(lost))
-    (results / "report-demo.json").write_text(json.dumps({"answer": ["epoll is best.", "select stops."]}))
+    points = [{"outcome": outcome} for outcome in ("ok", "generator_limited", "hard_limit")]
+    demo = {"answer": ["epoll is best.", "select stops."], "points": points}
+    (results / "report-demo.json").write_text(json.dumps(demo))
     (results / "demo.svg").write_text("<svg/>")
     (folder / "docs" / "report-epoll-scaling.md").write_text("# It\n")
     assert made(folder).returncode == 0
@@ -77,7 +79,7 @@ def test_a_report_is_a_row_with_its_claim_as_it_ended(tmp_path: Path) -> None:
     assert f"| too few descriptors | **not reachable here**; 0 of {count} confirmed | " in forwarder
     assert "| not measured yet | open | `plimsoll lab run three-servers` | none yet |" in readme
     assert "\n\n![epoll is best.](docs/results/demo.svg)\n\n" in readme
-    assert "\n\n> epoll is best. select stops.\n\n" in readme
+    assert "\n\n> epoll is best. select stops.\n\nAt 1 of 3 points of this run the generator was" in readme
     contents = (folder / "docs" / "SUMMARY.md").read_text()
     assert "(five-reports.md)\n  - [epoll-scaling, run again](report-epoll-scaling.md)\n- " in contents
 

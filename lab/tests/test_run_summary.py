@@ -142,6 +142,18 @@ def test_a_server_that_fails_in_some_trials_is_told_and_makes_no_run_valid(tmp_p
     assert "failed in 6 of 12 trials" in render(summary, folder.read_run(), colour=False)
 
 
+def test_figures_over_a_path_that_is_not_what_was_asked_for_end_in_4(tmp_path: Path) -> None:
+    """They were marked as doubtful, and the run ended in 0."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    assert exit_code(summarise_run(folder)) == 0
+    run = folder.read_run()
+    run.calibrations = [calibration_record([0])]
+    folder.write_run(run)
+    summary = summarise_run(folder)
+    assert [each.doubtful for each in summary.points] == [True, False]
+    assert (summary.valid, exit_code(summary)) == (False, INVALID)
+
+
 def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run_valid(tmp_path: Path) -> None:
     """Both runs were valid and ended in 0; of the control's deaths not a word was said."""
     limited = stored_run(tmp_path / "0001", ("epoll", "select"), repeat=6)

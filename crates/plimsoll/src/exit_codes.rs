@@ -8,7 +8,8 @@ const FAILED: &str = "  1  failed";
 const LOAD_FAILED: &str = "  1  failed; also fewer connections than asked for, or nothing completed";
 const USAGE: &str = "  2  the arguments are wrong";
 const MISSED: &str = "  3  a --limit was missed";
-const INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit (4 wins over 3)";
+const INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit";
+const LOAD_INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit (4 wins over 3)";
 const ENVIRONMENT: &str = "  5  this machine cannot run it";
 const INTERRUPTED: &str =
     "  130, 143  interrupted by SIGINT or SIGTERM; the figures cover what was measured until then";
@@ -16,8 +17,8 @@ const INTERRUPTED: &str =
 /// The exit codes of a command, by its name.
 fn of(command: &str) -> &'static [&'static str] {
     match command {
-        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INTERRUPTED],
-        "merge" => &[DONE, LOAD_FAILED, USAGE, MISSED, INVALID],
+        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID, ENVIRONMENT, INTERRUPTED],
+        "merge" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID],
         "serve" | "forward" | "link" | "capture" => &[SERVED, FAILED, USAGE, ENVIRONMENT],
         "plimsoll" => &[DONE, FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INTERRUPTED],
         _ => &[DONE, FAILED, USAGE],

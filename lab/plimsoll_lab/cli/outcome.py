@@ -129,7 +129,8 @@ def exit_code(summary: RunSummary) -> int:
     if summary.limits_missed:
         return LIMIT_MISSED
     failed = any(each.outcome == "failed" for each in summary.stops)  # in some trials of a point with a result
-    if failed or outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
+    doubtful = any(point.doubtful for point in summary.points)
+    if failed or doubtful or outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
         return INVALID
     return DONE if outcomes & {"ok", "hard_limit"} else FAILED
 
