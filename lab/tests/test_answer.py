@@ -128,6 +128,12 @@ def test_the_headline_is_of_the_heaviest_setting_that_any_figure_was_compared_at
     assert told[0].startswith("At 3,000 connections a and b complete"), told
 
 
+def test_the_heaviest_setting_is_that_of_the_most_connections_in_whichever_order() -> None:
+    light: Settings = {"load.connections": "1k"}
+    told = answer(evidence(comparison({"a": 10.0, "b": 20.0}), comparison({"a": 20.0, "b": 10.0}, at=light)))
+    assert told[0].startswith("At 3,000 connections a uses")
+
+
 def test_no_figure_that_separates() -> None:
     alike = {"a": 10.0, "b": 10.01}
     told = answer(evidence(comparison(alike, noise=0.1), comparison(alike, noise=0.1, figure=P99)))

@@ -14,10 +14,17 @@ from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord, SearchState
-from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, PointSummary
+from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LimitSummary, PointSummary
 from plimsoll_lab.suite.figures import FIGURES
 
 TOLERANCE = 0.05
+ALIKE = FigureComparison(
+    figure="completed_rate",
+    better="higher",
+    at={"load.connections": 8},
+    contenders={name: {block: 1000.0 + block for block in range(12)} for name in ("base", "new")},
+    absent=(),
+)
 
 
 def test_a_gate_tells_its_reasons_in_sentences_and_how_many_more_there_are() -> None:
@@ -277,3 +284,37 @@ def test_a_gate_of_many_blocks_follows_from_its_runs_seed() -> None:
     family = [asked(noisy, dict.fromkeys(range(20), 1.0))]
     ends = {gate_of(family=family).losses[0].at_least for _ in range(3)}
     assert len(ends) == 1
+
+
+@pytest.mark.parametrize(
+    ("met", "outcome", "reason"),
+    [
+        ({"new": False}, "worse", "new misses the limit p99 < 5ms at 8 connections"),
+        ({"new": None}, "undecided", "whether new meets the limit p99 < 5ms at 8 connections cannot be told"),
+        ({"new": True}, "pass", None),
+        # What the baseline misses is no loss.
+        ({"base": False}, "pass", None),
+    ],
+)
+def test_a_gate_does_not_pass_what_misses_a_limit_of_the_suite(
+    met: Mapping[object, bool | None], outcome: GateOutcome, reason: str | None
+) -> None:
+    """It passed with a limit that every trial missed, in exit code 0."""
+    limit = LimitSummary(point={}, limit="p99 < 5ms", figure="p99", median=1.0, median_ci95=(1.0, 1.0), met=None)
+    points = [
+        each.model_copy(
+            update={"limits": [limit.model_copy(update={"met": met[name]}) for name in met.keys() & {name}]}
+        )
+        for each in places_of(("base", 8, "ok", None), ("new", 8, "ok", None))
+        for name in (each.point["contender"],)
+    ]
+    found = gate_of(points, family=[ALIKE])
+    assert (found.outcome, found.reasons) == (outcome, [] if reason is None else [reason])
+
+
+def test_a_gate_over_a_network_that_was_not_asked_for_decides_nothing() -> None:
+    points = places_of(("base", 8, "ok", None), ("new", 8, "ok", None))
+    doubtful = [each.model_copy(update={"doubtful": True}) for each in points]
+    found = gate_of(doubtful, family=[ALIKE])
+    assert (found.outcome, found.reasons) == ("undecided", ["figures of base and new are doubtful"])
+    assert gate_of(points, family=[ALIKE]).outcome == "pass"

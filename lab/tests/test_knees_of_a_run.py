@@ -116,6 +116,18 @@ def test_the_lowest_load_that_was_tried_is_no_knee(tmp_path: Path) -> None:
     assert not knee.bound.is_shown
 
 
+def test_the_one_result_of_a_load_that_has_none_bends_no_curve(tmp_path: Path) -> None:
+    """Eleven of twelve trials had a late generator, and the twelfth was the most requests."""
+    run, trials = curve_of(tmp_path, [10, 36, 72])
+    late = [
+        replace(each, outcome="generator_limited") if each.point == 2 and each.block == 1 else each for each in trials
+    ]
+    late += [replace(each, outcome="generator_limited", number=99) for each in trials if each.point == 2]
+    [knee] = find_knees(run, late)
+    [without] = find_knees(run, [each for each in trials if each.point != 2])
+    assert (knee.text, knee.bound) == (without.text, without.bound)
+
+
 def test_a_knee_that_was_not_reached_is_said_to_be_so(tmp_path: Path) -> None:
     [knee] = find_knees(*curve_of(tmp_path, [10, 35]))
     assert knee.text == "not reached: N* is 30 connections or more, for no load well beyond that was tried"

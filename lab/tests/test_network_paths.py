@@ -5,6 +5,7 @@ from __future__ import annotations
 from made_records import calibration_record, run_record
 
 from plimsoll_lab.analysis import network
+from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.suite.settings import Settings
@@ -34,6 +35,27 @@ def test_a_network_is_what_its_last_calibration_found() -> None:
     ]
     why = "the network is not what was asked for: from h1 to h2, a round trip of 12.000 ms for 10.000 ms asked"
     assert [network.paths_off(run, point) for point in (0, 1, 2, 3)] == [why, why, None, None]
+
+
+def test_a_calibration_counts_whose_trials_are_part_of_the_run() -> None:
+    """A run that was resumed on a quiet machine had been measured over another network before, and
+    none of its figures was doubtful.
+    """
+    run = run_of({}, {})
+    run.calibrations = [
+        calibration_record([0, 1]).model_copy(update={"unix_s": 10.0}),
+        calibration_record([0, 1], within=True).model_copy(update={"unix_s": 20.0}),
+    ]
+    before, after, other = (
+        TrialRecord(
+            number=1, block=1, point=point, setting={}, outcome="ok", reason=None, warnings=(),
+            started_unix_s=started_unix_s, elapsed_s=1, figures={}, server={}, load={}, machine={},
+        )
+        for point, started_unix_s in ((0, 15.0), (0, 25.0), (1, 15.0))
+    )  # fmt: skip
+    assert network.paths_off(run, 0, [before, after]) is not None
+    assert network.paths_off(run, 0, [after, other]) is None, "no trial of the point followed it"
+    assert network.paths_off(run, 1, [after, other]) is not None
 
 
 def test_the_first_path_that_is_off_is_named() -> None:

@@ -211,7 +211,8 @@ def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() ->
     asked = figure_comparisons(run, points, {point: [trial(point, block) for block in range(12)] for point in range(3)})
     (verdict,) = verdicts(rank(asked, seed=1), margin=0.05, seed=1)
     assert verdict.reason == (
-        "no other contender could be compared here: c: no result; b: none of its trials tells this figure"
+        "no other contender could be compared here: b: none of its trials tells this figure; c: the generator was the "
+        "limit"
     )
 
 
@@ -255,3 +256,68 @@ def test_what_grows_with_connections_stands_where_all_were_up_and_is_a_lower_bou
     for short in ({"server.peak_connections": 700.0}, {"connections.never_established": 3.0}):
         fewer = replace(limited, figures=figures | short)
         assert value_of(fewer, figure) == (fewer.figures[figure], math.inf)
+
+
+@pytest.mark.parametrize("outcome", ["generator_limited", "invalid"])
+def test_a_contender_without_a_result_is_named_where_the_others_are_compared(outcome: Outcome) -> None:
+    """The generator limited the fast one in each trial; the slow one was called better than every
+    other, and not a word was said of the fast one.
+    """
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05)
+    means_us = {"fast": 50.0, "slow": 5000.0, "slower": 9000.0}
+    points = [
+        point_summary({"server.model": name}, number, outcome if name == "fast" else "ok")
+        for number, name in enumerate(means_us)
+    ]
+    made = {
+        number: [
+            late_mean(number, block, means_us[name] * (1 + 0.01 * math.sin(7 * block + number)), late=False)
+            for block in range(12)
+        ]
+        for number, name in enumerate(means_us)
+    }
+    made[0] = [replace(each, outcome=outcome) for each in made[0]]
+    [asked] = figure_comparisons(run, points, made)
+    [verdict] = verdicts(rank([asked], seed=1), margin=0.05, seed=1)
+    assert (asked.absent, list(verdict.unranked)) == (("fast",), ["fast"])
+    assert [each.name for each in verdict.others] == ["slower"]
+
+
+def test_trials_with_a_late_generator_are_part_of_those_that_may_tell_a_figure() -> None:
+    """Of the fast one those that missed a limit were left out: it was compared by the others."""
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05)
+    points = [point_summary({"server.model": name}, number) for number, name in enumerate(("fast", "slow"))]
+    made = {number: [late_mean(number, block, 100.0 + block, late=False) for block in range(12)] for number in (0, 1)}
+    [whole] = figure_comparisons(run, points, made)
+    assert list(whole.contenders) == ["fast", "slow"]
+    made[0] = [replace(each, outcome="generator_limited") if each.block % 2 else each for each in made[0]]
+    [asked] = figure_comparisons(run, points, made)
+    assert (list(asked.contenders), asked.untold) == (["slow"], {"fast": "only 50 % of its trials tell this figure"})
+
+
+def test_what_stopped_changes_nothing_between_the_others() -> None:
+    """One trial of a contender that failed in the others told its mean, and these two told less of
+    theirs than it; a part of its time was cut out too.
+    """
+    late = {"a": [True, *[False] * 4] * 2, "b": [True, *[False] * 4] * 2}
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05)
+    made = {
+        number: [
+            replace(late_mean(number, block, 100.0 + block, late=is_late), late_figures={})
+            for block, is_late in enumerate(late[name])
+        ]
+        for number, name in enumerate(late)
+    }
+    two = [point_summary({"server.model": name}, number) for number, name in enumerate(late)]
+    [alone] = figure_comparisons(run, two, made)
+    stopped = point_summary({"server.model": "c"}, 2, "failed", "it fell over")
+    made[2] = [late_mean(2, 0, 100.0, late=False)]
+    [beside] = figure_comparisons(run, [*two, stopped], made)
+    assert list(alone.contenders) == ["a", "b"]
+    assert beside.contenders == alone.contenders

@@ -129,6 +129,21 @@ def test_a_limit_is_not_met_by_the_trials_that_survived_it() -> None:
     assert [each.met for each in summarise_point(POINT, [*good, *busy], limits, paths_off=False).limits] == [True, True]
 
 
+def test_a_limit_is_not_met_by_the_trials_whose_generator_was_no_limit() -> None:
+    """A figure that is half the generator's own lateness makes a trial one of the generator's limit
+    where it misses its limit, and a result where it meets it: those that were left met it.
+    """
+    limits = [limit_of("response_time.p99", "< 1ms"), limit_of("completed_rate", "> 5")]
+    good = [trial("ok", response_time_us__p99=400, completed_rate=10) for _ in range(6)]
+    late = [trial("generator_limited", "late", response_time_us__p99=2000, completed_rate=9) for _ in range(6)]
+    found = summarise_point(POINT, [*good, *late], limits, paths_off=False)
+    assert found.outcome == "ok"
+    # Of the rate it is a lower bound, which meets a limit from below.
+    assert [each.met for each in found.limits] == [None, True]
+    one = summarise_point(POINT, [*good, *good, late[0]], limits, paths_off=False)
+    assert [each.met for each in one.limits] == [True, True]
+
+
 def test_a_limit_of_a_point_has_its_figure_its_median_and_its_interval() -> None:
     trials = [trial("ok", response_time_us__p99=each) for each in (3, 1, 2, 4, 5, 7)]
     limits = [limit_of("response_time.p99", "< 1ms"), limit_of("requests.failed", "== 0")]

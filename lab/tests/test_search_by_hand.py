@@ -343,6 +343,30 @@ def test_trials_become_longer_by_six_readings_near_the_limit(trials: int, excess
     assert (found.precision is None) == (excess > NEAR)
 
 
+@pytest.mark.parametrize(
+    ("patience_s", "lengths_s"),
+    [
+        # A search of six loads, three that are not confirmed and one that is take 26 trials.
+        (60, [1.0]),
+        (100, [1.0, 2.0]),
+        (1000, [1.0, 2.0, 4.0]),
+        # (90 - 15) / 1.5 / 26 s, as 15 s are spent.
+        (90, [1.0, 75 / 39]),
+    ],
+)
+def test_trials_become_no_longer_than_the_patience_lasts_for_a_search_with_them(
+    patience_s: float, lengths_s: Sequence[float]
+) -> None:
+    """It made ever longer ones until its patience had ended, and its answer was not confirmed."""
+
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=load <= 100, excess=-0.1, took_s=1.5 * length_s)
+
+    trials, found = made(replace(BLIND, patience_s=patience_s), measure)
+    assert list(dict.fromkeys(length_s for _, length_s in trials)) == pytest.approx(lengths_s)
+    assert (found.finished, found.confirmed, found.precision) == (True, 8, math.inf)
+
+
 def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
     """What a search says is left before these of its trials, the first one 0."""
     found: list[float | None] = []

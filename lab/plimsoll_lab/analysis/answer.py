@@ -11,6 +11,7 @@ the top, else a
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
+from plimsoll_lab.suite import units
 from plimsoll_lab.suite.figures import CAPACITY, Figure
 from plimsoll_lab.suite.settings import Settings
 
@@ -37,8 +39,8 @@ PHRASES = {
 of."""
 LOADS = {"count": "connections", "per_s": "requests/s"}
 """What a capacity counts, by its unit."""
-CONNECTIONS = "load.connections"
-"""The axis of how many connections are asked for."""
+CONNECTIONS, RATE = "load.connections", "load.rate"
+"""The axes of how many connections are asked for, and how many requests a second."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,12 +89,23 @@ def main_verdict(verdicts: Sequence[VerdictRecord]) -> VerdictRecord | None:
 
 
 def _heaviest(some: Sequence[VerdictRecord], verdicts: Sequence[VerdictRecord]) -> list[VerdictRecord]:
-    """The verdicts among `some` about the heaviest setting. Not every figure can be compared at
-    each setting, so the last verdict may be of a lighter one.
+    """The verdicts among `some` about the heaviest setting: of the most connections or requests,
+    else the last one. Not every figure can be compared at each setting.
     """
     places = list(dict.fromkeys(repr(each.at) for each in verdicts))
-    heaviest = max(places.index(repr(each.at)) for each in some)
-    return [each for each in some if repr(each.at) == places[heaviest]]
+    heaviest = max(some, key=lambda each: (_asked(each.at), places.index(repr(each.at))))
+    return [each for each in some if each.at == heaviest.at]
+
+
+def _asked(setting: Settings) -> tuple[float, float]:
+    """How many connections and requests a second a setting asks for; 0 where it does not say."""
+    return _count(setting.get(CONNECTIONS)), _count(setting.get(RATE))
+
+
+def _count(value: object) -> float:
+    with contextlib.suppress(ValueError):
+        return float(units.count(str(value)))
+    return 0.0
 
 
 def _separates(verdict: VerdictRecord) -> bool:

@@ -24,6 +24,7 @@ from plimsoll_lab.analysis.family import (
     OF_CONNECTIONS,
     SERVERS_OWN,
     at_most,
+    fell_behind,
     is_told_less,
     told_parts,
     value_of,
@@ -92,7 +93,7 @@ def compare_references(
             values, why = {}, BOUNDED
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        off = network.paths_off(run, here[0].number) if values else None
+        off = network.paths_off(run, here[0].number, trials) if values else None
         doubt = (off or _unlike_told(reference.figure, here, trials)) if values else None
         reason = doubt if values else why or _without_figure(here[0], trials, reference.figure)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
@@ -130,7 +131,7 @@ def _judge(
         values = {} if why else _series(here[0], trials, claim.figure)
         if not values:
             return _answer(claim, UNREACHED, None, None, why or _without_figure(here[0], trials, claim.figure))
-        paths_off = paths_off or network.paths_off(run, here[0].number)
+        paths_off = paths_off or network.paths_off(run, here[0].number, trials)
         series.append(values)
     here = [_matching(points, place)[0] for place in settings_of(claim)]
     unlike = _unlike_told(claim.figure, here, trials)
@@ -190,7 +191,7 @@ def _bounds_of_all(
         late = {
             block: _Told(found=high, low=low, high=high) for block, (low, high) in at_most(claim.figure, own).items()
         }
-        if len(told) + len(late) < sum(trial.outcome == "ok" for trial in own):
+        if len(told) + len(late) < sum(trial.outcome == "ok" or fell_behind(trial) for trial in own):
             return None
         whole.append({**told, **late})
     common = sorted(set.intersection(*(set(each) for each in whole)))

@@ -20,6 +20,10 @@ from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.figures import is_response_time
 from plimsoll_lab.suite.settings import Settings
 
+NO_RESULT = {"generator_limited": "the generator was the limit", "invalid": "its trials are not valid"}
+COMPETES = frozenset({"ok", "generator_limited", "invalid"})
+"""Outcomes of points whose trials are compared, as far as they have results."""
+
 
 def figure_comparisons(
     run: RunRecord, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
@@ -39,8 +43,10 @@ def figure_comparisons(
             contenders: dict[str, Mapping[int, Value]] = {}
             estimates: dict[str, Mapping[int, float]] = {}
             absent, untold = [], {}
-            told = told_parts(figure, here, by_point)
-            hidden = _hidden(figure, here, by_point, told) if is_response_time(figure) else {}
+            # What stopped competes with nobody, whatever its few results are.
+            competing = [point for point in here if point.outcome in COMPETES]
+            told = told_parts(figure, competing, by_point)
+            hidden = _hidden(figure, competing, by_point, told) if is_response_time(figure) else {}
             labels = {point.number: formatting.contender(point.point, compare) for point in here}
             # Where one of two is told less, what either hides counts, unless it is a trial in ten.
             beside = {
@@ -59,7 +65,7 @@ def figure_comparisons(
                 }
                 known = bool(values) or any(one == label for one, _ in beside)
                 unknown = point.number in hidden and hidden[point.number] is None
-                if point.outcome in {"ok", "generator_limited", "invalid"} and known and not unknown:
+                if point.outcome in COMPETES and known and not unknown:
                     contenders[label] = values
                     estimates[label] = {
                         trial.block: trial.figures[figure]
@@ -69,10 +75,8 @@ def figure_comparisons(
                     }
                 else:
                     absent.append(label)
-                    if point.outcome == "ok" and point.number in told:
-                        part = told[point.number]
-                        some = f"only {percent(part, 0)} of its trials tell this figure"
-                        untold[label] = some if part else "none of its trials tells this figure"
+                    if point in competing:
+                        untold[label] = _why_untold(point, told.get(point.number, 0.0))
             comparisons.append(
                 FigureComparison(
                     figure=figure,
@@ -82,11 +86,20 @@ def figure_comparisons(
                     absent=tuple(absent),
                     untold=untold,
                     estimates=estimates,
-                    obstacle=unlike_cuts(figure, here, by_point),
+                    obstacle=unlike_cuts(figure, competing, by_point),
                     beside={pair: values for pair, values in beside.items() if pair[0] in contenders},
                 )
             )
     return comparisons
+
+
+def _why_untold(point: PointSummary, part: float) -> str:
+    """Why a contender that did not stop is not compared; it tells a figure in this part of its
+    trials.
+    """
+    if part:
+        return f"only {percent(part, 0)} of its trials tell this figure"
+    return "none of its trials tells this figure" if point.outcome == "ok" else NO_RESULT[str(point.outcome)]
 
 
 UNTOLD_MORE = 0.1
@@ -115,8 +128,8 @@ def _hidden(
     found: dict[int, Mapping[int, Interval] | None] = {}
     for number in (point.number for point in points if point.number in told):
         bounded = at_most(figure, by_point[number])
-        valid = sum(trial.outcome == "ok" for trial in by_point[number])
-        found[number] = None if is_told_less(told[number] + len(bounded) / valid, most) else bounded
+        may_tell = len(_may_tell(by_point[number]))
+        found[number] = None if is_told_less(told[number] + len(bounded) / may_tell, most) else bounded
     return found
 
 
@@ -131,12 +144,18 @@ def at_most(figure: str, trials: Sequence[TrialRecord]) -> dict[int, Interval]:
 def told_parts(
     figure: str, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
 ) -> dict[int, float]:
-    """The part of each point's valid trials that have a figure."""
+    """The part of each point's trials that have a figure, of those in which the server answered: a
+    generator that was the limit hides the slowest or the quickest of them.
+    """
     return {
-        point.number: statistics.fmean(figure in trial.figures for trial in valid)
+        point.number: statistics.fmean(trial.outcome == "ok" and figure in trial.figures for trial in trials)
         for point in points
-        if (valid := [trial for trial in by_point.get(point.number, []) if trial.outcome == "ok"])
+        if (trials := _may_tell(by_point.get(point.number, [])))
     }
+
+
+def _may_tell(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    return [trial for trial in trials if trial.outcome == "ok" or fell_behind(trial)]
 
 
 def unlike_cuts(

@@ -3,10 +3,10 @@ why it ends so.
 
 - failed: the baseline or a contender failed, or never started.
 - worse: a lower bound of a loss is beyond the tolerance, or a contender reaches a limit where the
-  baseline does not.
+  baseline does not, or misses one of the suite's.
 - undecided: no loss is shown, and not every upper bound is below the tolerance; or results are
-  missing, or may not be compared; or a contender reached a limit or failed in some trials of a
-  point only.
+  missing, doubtful, or may not be compared; or a contender reached a limit or failed in some trials
+  of a point only; or it cannot be told whether it meets a limit of the suite's.
 - pass: every upper bound is below the tolerance.
 """
 
@@ -21,7 +21,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
-from plimsoll_lab.stats.reasons import percent
+from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -52,6 +52,8 @@ def judge_gate(
         *_unfinished(run, trials),
         *ended,
         *(() if run.search is not None else _transient(points, trials, compare)),
+        *_limits(points, compare, baseline),
+        *_doubts(points, compare),
         *_zeros(run, family),
         *_obstacles(run, family),
     ]
@@ -220,6 +222,26 @@ def _transient(
     return found
 
 
+def _limits(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
+    """Limits of the suite that a contender misses, or that its trials do not decide."""
+    found: list[tuple[GateOutcome, str]] = []
+    for point in points:
+        name = formatting.contender(point.point, compare)
+        place = _where({path: value for path, value in point.point.items() if path != compare})
+        for limit in point.limits if name != baseline else ():
+            if limit.met is False:
+                found.append(("worse", f"{name} misses the limit {limit.limit}{place}"))
+            elif limit.met is None:
+                found.append(("undecided", f"whether {name} meets the limit {limit.limit}{place} cannot be told"))
+    return found
+
+
+def _doubts(points: Sequence[PointSummary], compare: str) -> list[tuple[GateOutcome, str]]:
+    """Contenders whose figures are doubtful: their network is not the one that was asked for."""
+    names = dict.fromkeys(formatting.contender(point.point, compare) for point in points if point.doubtful)
+    return [("undecided", f"figures of {formatting.listed(list(names))} are doubtful")] if names else []
+
+
 def _loss_record(found: Loss, tolerance: float) -> LossRecord:
     return LossRecord.model_validate(
         {
@@ -261,7 +283,7 @@ def _estimate(each: Loss) -> str:
 
 def _open(each: Loss, run: RunRecord) -> str:
     if each.at_least is None and each.at_most is None and each.blocks < LEAST_BLOCKS:
-        return f"{_of_loss(each, run)} has {each.blocks} blocks with both, which is too few"
+        return f"{_of_loss(each, run)} has {counted(each.blocks, 'block')} with both, which is too few"
     if (each.at_least is None or each.at_most is None) and each.comparison.figure == CAPACITY:
         return f"{_of_loss(each, run)} is bounded on one side alone by some of its searches"
     if each.at_least is None or each.at_most is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.knee import Load, find_knee
 from plimsoll_lab.stats.results import Knee
 from plimsoll_lab.store.folder import RunFolder, damaged
@@ -69,8 +70,10 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     points = {point.number: point for point in run.points if not point.control and AXIS in point.setting}
     # In the order of the suite, which is that of every table and legend.
     curves: dict[str, list[TrialRecord]] = {repr(without_axis(point.setting)): [] for point in points.values()}
-    for trial in trials:
-        if trial.outcome == "ok" and trial.point in points and "rate" not in points[trial.point].load:
+    made = {number: [trial for trial in trials if trial.point == number] for number in points}
+    # The few results of a point that has none bend nothing.
+    for trial in (each for own in made.values() if point_outcome(own)[0] == "ok" for each in own):
+        if trial.outcome == "ok" and "rate" not in points[trial.point].load:
             curves[repr(without_axis(points[trial.point].setting))].append(trial)
     found = []
     for place, curve in enumerate(each for each in curves.values() if each):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from plimsoll_lab.store.network_record import CalibrationRecord
+from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import NetworkPathRecord
 from plimsoll_lab.suite.settings import Settings
@@ -36,10 +38,16 @@ def congestion_controls(run: RunRecord) -> list[str]:
     return sorted({name for record in latest(run) for name in (record.congestion or {}).values()})
 
 
-def paths_off(run: RunRecord, point: int) -> str | None:
-    """Why the network of a point is not the one that was asked for; None where it is."""
+def paths_off(run: RunRecord, point: int, trials: Sequence[TrialRecord] = ()) -> str | None:
+    """Why the network of a point is not the one that was asked for; None where it is. A network is
+    calibrated each time it is opened: each calibration counts that a trial of the point followed,
+    and the last one.
+    """
     cell = _cell(run, point)
-    paths = (path for record in latest(run) if cell in record.points for path in record.paths)
+    made = [record for record in run.calibrations if cell in record.points]
+    begun = [trial.started_unix_s for trial in trials if trial.point == point]
+    counts = [any(record.unix_s <= each < after.unix_s for each in begun) for record, after in itertools.pairwise(made)]
+    paths = (path for record, each in zip(made, [*counts, True], strict=False) if each for path in record.paths)
     return next(
         (
             f"the network is not what was asked for: from {path.start} to {path.end}, {path.in_words()}"

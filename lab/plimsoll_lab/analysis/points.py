@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from plimsoll_lab.analysis.family import fell_behind, value_of
+from plimsoll_lab.stats.best import Value, ends
 from plimsoll_lab.stats.summary import Interval, median_bounds, median_interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
@@ -76,30 +78,26 @@ def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:
 
 def _limit(limit: Limit, trials: Sequence[TrialRecord], point: PointRecord) -> LimitSummary:
     """What the trials of a point say of a limit: those that failed, or reached a limit of the
-    server's, tell how many requests failed and nothing else, and may be those that miss it.
+    server's, tell how many requests failed and nothing else, and may be those that miss it. Those
+    of which the generator was the limit tell nothing, and are just that where a figure that is half
+    its own lateness misses the limit.
     """
-    judged = [trial for trial in trials if trial.outcome in {"ok", *STOPPED}]
-    told = [
-        trial
-        for trial in judged
-        if limit.figure in trial.figures and (trial.outcome == "ok" or limit.figure in OF_FAILURES)
-    ]
-    untold = len(judged) - len(told)
-    met, (low, high) = judge_limit(limit, [_ends(trial, limit.figure) for trial in told], untold=untold)
+    judged = [trial for trial in trials if trial.outcome in {"ok", *STOPPED} or fell_behind(trial)]
+    told = [(trial, each) for trial in judged if (each := _told(trial, limit.figure)) is not None]
+    met, (low, high) = judge_limit(limit, [ends(each) for _, each in told], untold=len(judged) - len(told))
     return LimitSummary(
         point=point.setting,
         limit=limit.text,
         figure=limit.figure,
-        median=statistics.median(trial.figures[limit.figure] for trial in told) if told else None,
+        median=statistics.median(trial.figures[limit.figure] for trial, _ in told) if told else None,
         median_ci95=(low if math.isfinite(low) else None, high if math.isfinite(high) else None),
         met=met,
     )
 
 
-def _ends(trial: TrialRecord, figure: str) -> Interval:
-    """Between which values the figure of a trial lies: apart where moments were cut out of it."""
-    found = trial.figures[figure]
-    return (found, found) if trial.cut is None else trial.cut.bounds.get(figure, (found, found))
+def _told(trial: TrialRecord, figure: str) -> Value | None:
+    """What a trial says of a figure with a limit; one that failed tells how many requests did."""
+    return trial.figures.get(figure) if figure in OF_FAILURES else value_of(trial, figure)
 
 
 def judge_limit(limit: Limit, values: Sequence[Interval], *, untold: int = 0) -> tuple[bool | None, Interval]:

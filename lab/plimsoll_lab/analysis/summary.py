@@ -58,7 +58,10 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
     limits = run.limits if run.search is None else ()
     every = [
         summarise_point(
-            point, by_point.get(point.number, []), limits, paths_off=bool(network.paths_off(run, point.number))
+            point,
+            by_point.get(point.number, []),
+            limits,
+            paths_off=bool(network.paths_off(run, point.number, trials)),
         )
         for point in run.points
     ]
@@ -168,6 +171,7 @@ def _completeness(
     if capacities:
         complete = all(each.ended == each.searches for each in capacities)
         decided = all(each.lower is not None or each.upper is not None for each in capacities)
+        decided = decided and not any(point.doubtful for point in judged.points)
         return complete, decided and all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     points = judged.points
     outcomes = {point.outcome for point in points}

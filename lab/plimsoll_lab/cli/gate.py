@@ -99,14 +99,15 @@ def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan
             )
         return plan, request
     try:
-        noise, tolerance = units.part(NOISE if options.noise is None else options.noise), units.part(options.tolerance)
+        noise = units.part(NOISE if options.noise is None else options.noise)
     except ValueError as refusal:
-        raise LabError(f"--noise or --tolerance: {refusal}", exit_code=USAGE) from None
+        raise LabError(f"--noise: {refusal}", exit_code=USAGE) from None
     if noise <= 0:
         raise LabError("--noise: it has to be above 0, such as 3%; or state the blocks by --repeat", exit_code=USAGE)
     # Each contender but the baseline, at each setting.
     others = [point for point in plan.points if not point.control and point.setting.get(CONTENDER) != BASE]
     comparisons = len(plan.suite.verdict.figures) * max(1, len(others))
+    tolerance = plan.suite.verdict.tolerance
     blocks = blocks_for(noise=noise, tolerance=tolerance, comparisons=comparisons)
     if blocks is None:
         raise LabError(

@@ -121,7 +121,9 @@ def exit_code(summary: RunSummary) -> int:
     if summary.gate is not None:
         return GATE_CODES[summary.gate.outcome]
     if summary.capacities:
-        return _search_exit_code(summary.capacities)
+        doubtful = any(point.doubtful for point in summary.points)
+        code = _search_exit_code(summary.capacities)
+        return INVALID if doubtful and code in {DONE, LIMIT_MISSED} else code
     outcomes = {point.outcome for point in summary.points}
     if "failed" in outcomes:
         return FAILED

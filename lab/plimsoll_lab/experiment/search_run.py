@@ -36,7 +36,7 @@ from plimsoll_lab.experiment.run import (
 from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, awaited_in_vain, unusable
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.problem import HostLost, Interrupted, LabError
-from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Reading, Search
+from plimsoll_lab.stats.capacity import WARM_UP, Bounds, Goal, OutOfPatience, Reading, Search
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord, Status
@@ -59,9 +59,6 @@ GENTLE_TRIALS = 2
 moment's."""
 LONGER = "load.duration"
 """In the setting of a trial that is longer than the search's first ones."""
-WARM_UP = 0.5
-"""How long such a trial warms up, as a part of its window: a backlog takes time to become what it
-stays, and some servers slow down after a while."""
 
 
 def _listen_overflows(host: Host) -> int | None:
@@ -145,7 +142,8 @@ class SearchRun:
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._null_server.ceiling(self._testbeds[network_key(base)], base)
-            return reading_of(trial, suite)
+            took_s = sum(each.elapsed_s for each in self.trials[first:]) - spent_s
+            return replace(reading_of(trial, suite), took_s=took_s)
 
         search = Search(self._goal(number), measure)
         try:
@@ -173,6 +171,7 @@ class SearchRun:
             least_s=settings.least_s(first_s),
             most_s=settings.most_s(first_s),
             hold_s=settings.lasting_s,
+            patience_s=settings.patience_s,
             shift=float(np.random.default_rng([self._plan.seed, number]).random()),
         )
 

@@ -41,6 +41,12 @@ NEAR = 1.0
 """Readings within this distance of the limit, in logarithms, lie on a line."""
 READINGS = 6
 """Fewer readings near the limit show no noise."""
+WARM_UP = 0.5
+"""How long a trial that is longer than the first ones warms up, as a part of its window: a backlog
+takes time to become what it stays, and some servers slow down after a while."""
+LOADS_AGAIN, LOADS_REFUSED = 6, 3
+"""How many loads a search with longer trials decides about, and how many are then not confirmed, as
+a rule: what there is no time for is not begun."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +59,8 @@ class Reading:
     excess: float | None = None
     """The logarithm of the figure that is nearest to its limit, or the furthest beyond, over the
     limit."""
+    took_s: float = 0.0
+    """How long the trial took with all that belongs to it, in seconds."""
 
 
 Held = tuple[int, int, float]
@@ -83,6 +91,9 @@ class Goal:
     """Seconds of the longest trials."""
     hold_s: float = 0.0
     """Seconds of the one trial that shows whether the load lasts; 0 for none."""
+    patience_s: float = math.inf
+    """Seconds for all trials together, whose end `measure` tells: trials become no longer than that
+    it lasts for a search with them, and for their confirmation."""
     shift: float = 0.0
     """From 0 to 1: where on the scale the search's loads lie, so that repeated searches try other
     ones."""
@@ -140,6 +151,7 @@ class Search:
         self._held_s = 0.0
         self._held: Held | None = None
         self._unconfirmed: list[int] = []
+        self._spent_s = 0.0
         self._readings: list[NearReading] = []
 
     def run(self) -> Bounds:
@@ -236,6 +248,7 @@ class Search:
 
     def _read(self, load: int, length_s: float) -> Reading:
         reading = self._measure(load, length_s)
+        self._spent_s += reading.took_s
         if reading.excess is not None and abs(reading.excess) <= NEAR:
             self._readings.append((load, length_s, reading.excess))
         return reading
@@ -275,7 +288,19 @@ class Search:
         if times <= 1:
             return None
         times = LENGTHEN_BLINDLY if math.isinf(times) else min(LENGTHEN, max(LENGTHEN_LEAST, times))
-        return min(self._goal.most_s, self._length_s * times)
+        affordable_s = self._affordable_s()
+        if affordable_s < LENGTHEN_LEAST * self._length_s:
+            return None
+        return min(self._goal.most_s, affordable_s, self._length_s * times)
+
+    def _affordable_s(self) -> float:
+        """How long trials may be so that the patience lasts for a search with them, and for their
+        confirmation.
+        """
+        goal = self._goal
+        trials = LOADS_AGAIN * (goal.trials // 2 + 1) + LOADS_REFUSED * (FAILURES_TOLERATED + 1) + CONFIRMATIONS
+        left_s = (goal.patience_s - self._spent_s) / (1 + WARM_UP)
+        return (left_s - goal.hold_s) / trials
 
     def _settle(self) -> None:
         """Confirm the answer, or find a lower one that is confirmed."""
