@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -209,3 +210,46 @@ seed = 1
     (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
     why = "only 0 of 20 connections were established, and the server names no limit of its own"
     assert (point["outcome"], point["reason"]) == ("failed", why), done.stderr
+
+
+MOUNT = ["unshare", "--mount", "sh", "-c"]
+
+
+def may_mount() -> bool:
+    """Whether a file system of a test's own can be made (mount(8), unshare(1))."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*MOUNT, "mount -t tmpfs none /tmp"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount(), reason="needs unshare(1), and leave to mount a file system")
+def test_a_full_disk_stops_a_search_whose_requests_it_cuts_off(tmp_path: Path) -> None:
+    """The part of a log that had room made a result."""
+    (tmp_path / "full.toml").write_text(
+        """
+name = "full"
+question = "What becomes of a log without room?"
+[server]
+[load]
+duration = "300ms"
+request_log = true
+[limits]
+"response_time.p99" = "<1s"
+[search]
+over = "load.connections"
+range = [8, 16]
+"""
+    )
+    small = tmp_path / "small"
+    small.mkdir()
+    # Two pages: some 150 requests.
+    mount = f'mount -t tmpfs -o size=8k none {small} && exec "$@"'
+    done = subprocess.run(
+        [*MOUNT, mount, "sh", *lab_command("run", "full.toml", "--quiet")],
+        cwd=tmp_path, env=environment(TMPDIR=str(small)), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    record = rf"{small}/\S+/load\.request_log\.csv"
+    said = rf"error: load: the record {record} is incomplete: No space left on device .*; free some space there, then"
+    assert done.returncode == 1, done.stderr
+    assert re.match(said, done.stderr), done.stderr
+    assert list((tmp_path / "runs/0001/trials").iterdir()) == []

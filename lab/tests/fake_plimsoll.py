@@ -5,7 +5,7 @@ It measures nothing: its figures are drawn around a constant for each model. Wha
 is the contract: a ready line, window events as they happen, a summary, and totals on SIGTERM. The
 environment variable FAKE selects a misfortune: `server_dies`, `never_ready`, `generator_limited`,
 `no_summary`, `doubtful_figure`, `hang`, `hangs_when_marked` (from when the file MARK exists),
-`server_killed`, `load_killed`.
+`server_killed`, `load_killed`, `load_incomplete`, `server_incomplete`.
 FAKE_WINDOW_S is the length of every window, whatever the arguments say.
 """
 
@@ -19,6 +19,7 @@ import time
 
 CPU_US = {"threads": 12.0, "fork": 16.0, "select": 9.0, "poll": 8.0, "epoll": 5.2, "epoll-et": 5.3, "uring": 4.9}
 FAKE = os.environ.get("FAKE", "")
+FULL = "incomplete: No space left on device (os error 28); make room on its disk, or name a file on another one"
 HELD_UP_S = 60.0
 """By how much the end of a window is said to be later than it is: a lab that a busy machine holds
 up has read its opening by then."""
@@ -59,6 +60,9 @@ def serve() -> None:
         connection.sendall(f"{model} {held}\n".encode())
         connection.close()
     errors = {"fd_setsize": refused, "emfile": 0, "spawn": 0}
+    if FAKE == "server_incomplete":
+        errors["connection_log"] = 3
+        print(f"plimsoll: the connection log /full/server.csv is {FULL}", file=sys.stderr, flush=True)
     say(
         event="summary",
         peak_connections=held,
@@ -113,6 +117,9 @@ def load() -> None:
         establishment_time_us=times, response_time_us=times,
         generator={"cpu_cores": 0.3, "cpu_us_per_request": 6.0, "busiest_thread_cpu_cores": 0.2, "threads": 2},
     )  # fmt: skip
+    if FAKE == "load_incomplete":
+        print(f"plimsoll: the record {flag('--timeseries')} is {FULL}", file=sys.stderr, flush=True)
+        sys.exit(6)
     sys.exit(4 if limited else 0 if int(established) == connections else 1)
 
 

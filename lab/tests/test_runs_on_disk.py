@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -104,6 +105,27 @@ def test_a_disk_that_is_full_for_a_table_is_no_fault_of_the_lab(run: Path, lab: 
     said = "cannot write a file of the run: No space left on device; free some space there, then 'plimsoll lab resume'"
     assert (full.returncode, full.stderr) == (1, f"error: {said} goes on with what is stored\n")
     draft.unlink()
+    assert lab("resume", "runs/0001").returncode in {0, 4}
+    assert (run / "trials/0002.json").exists()
+
+
+INCOMPLETE = {
+    "load_incomplete": r"load: the record \S*/records/0002/load\.timeseries\.jsonl",
+    "server_incomplete": r"server: the connection log /full/server\.csv",
+}
+
+
+@pytest.mark.parametrize("fake", INCOMPLETE)
+def test_a_record_that_a_full_disk_cuts_off_stops_the_run_with_what_to_do(run: Path, lab: Lab, fake: str) -> None:
+    """Its summary was whole, and the trial was a result made of what had room."""
+    (run / "trials/0002.json").unlink()
+    before = (run / "trials/0001.json").read_bytes()
+    full = lab("resume", "runs/0001", "--quiet", FAKE=fake)
+    said = r"is incomplete: No space left on device \(os error 28\); free some space there, then 'plimsoll lab resume'"
+    assert full.returncode == 1
+    assert re.fullmatch(rf"error: {INCOMPLETE[fake]} {said} goes on with what is stored\n", full.stderr), full.stderr
+    assert [file.name for file in (run / "trials").iterdir()] == ["0001.json"]
+    assert (run / "trials/0001.json").read_bytes() == before
     assert lab("resume", "runs/0001").returncode in {0, 4}
     assert (run / "trials/0002.json").exists()
 

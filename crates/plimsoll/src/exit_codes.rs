@@ -11,16 +11,17 @@ const MISSED: &str = "  3  a --limit was missed";
 const INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit";
 const LOAD_INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit (4 wins over 3)";
 const ENVIRONMENT: &str = "  5  this machine cannot run it";
+const INCOMPLETE: &str = "  6  measured, but a record is incomplete: its disk is full, or its reader takes nothing";
 const INTERRUPTED: &str =
     "  130, 143  interrupted by SIGINT or SIGTERM; the figures cover what was measured until then";
 
 /// The exit codes of a command, by its name.
 fn of(command: &str) -> &'static [&'static str] {
     match command {
-        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID, ENVIRONMENT, INTERRUPTED],
+        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID, ENVIRONMENT, INCOMPLETE, INTERRUPTED],
         "merge" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID],
         "serve" | "forward" | "link" | "capture" => &[SERVED, FAILED, USAGE, ENVIRONMENT],
-        "plimsoll" => &[DONE, FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INTERRUPTED],
+        "plimsoll" => &[DONE, FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INCOMPLETE, INTERRUPTED],
         _ => &[DONE, FAILED, USAGE],
     }
 }

@@ -23,6 +23,7 @@ from plimsoll_lab.suite.spec import Point, Role, Suite
 from plimsoll_lab.trial.commands import foreign_command, forward_command, in_records, server_command
 from plimsoll_lab.trial.events import last_event
 from plimsoll_lab.trial.generators import TrialFailure
+from plimsoll_lab.trial.incomplete import incomplete_record, lacks_rows
 from plimsoll_lab.trial.patience import Patience
 from plimsoll_lab.trial.starved import Starved, begin_wait, end_wait, outside_cause
 from plimsoll_lab.trial.stuck import states_of
@@ -72,6 +73,8 @@ class Part:
     """Its name."""
     role: Role | None
     """None for the server under test."""
+    host: Host
+    """Where it runs."""
     process: Process
     """Its process."""
     record: Json
@@ -119,7 +122,7 @@ def start_parts(
             wait = functools.partial(_await_ready, host, process, probe, suite.run.ready_timeout, record, who)
             addresses[name] = _unless_starved(wait, host, process, up)
         up[name] = process
-        yield Part(name=name, role=role, process=process, record=record)
+        yield Part(name=name, role=role, host=host, process=process, record=record)
 
 
 def _command(
@@ -202,7 +205,9 @@ def ended_role(parts: Mapping[str, Part]) -> str | None:
 
 
 def stop_parts(parts: Mapping[str, Part], window: Window) -> None:
-    """End every part, the last one first, and complete its record."""
+    """End every part, the last one first, and complete its record. Raises LabError where a server's
+    connection log is incomplete.
+    """
     for name, part in reversed(list(parts.items())):
         code = part.process.exit_code()
         lines = part.process.take_lines()
@@ -211,8 +216,10 @@ def stop_parts(parts: Mapping[str, Part], window: Window) -> None:
         part.record["exit_code"] = code
         if part.process.lacked_memory():
             part.record["lacked_memory"] = True
-        part.record["summary"] = last_event(lines + part.process.take_lines(), "summary")
-        part.record["stderr_tail"] = part.process.stderr_tail()
+        summary = part.record["summary"] = last_event(lines + part.process.take_lines(), "summary")
+        stderr = part.record["stderr_tail"] = part.process.stderr_tail()
+        if lacks_rows(summary):
+            raise incomplete_record(name, part.host, stderr)
         if part.role is not None:
             part.record.update(cost_of(name, window))
 

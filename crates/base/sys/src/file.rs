@@ -85,6 +85,7 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 pub fn write_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENXIO) => "this FIFO has no reader: start its reader first",
+        Some(libc::EPIPE) => "keep its reader open until the end",
         Some(libc::ENOSPC | libc::EDQUOT) => "make room on its disk, or name a file on another one",
         Some(_) => "name a file in a folder that you can write to",
         None => "name another file",

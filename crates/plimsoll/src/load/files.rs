@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use plimsoll_load::record::{Phase, Records, Row, Second};
 use plimsoll_load::warnings::signal_name;
 use plimsoll_measure::summary::Summary;
@@ -24,7 +24,7 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{self, Signal, Signals};
 use serde::Serialize;
 
-use crate::outcome::Usage;
+use crate::outcome::{Incomplete, Usage};
 
 /// Which files are wanted.
 #[derive(clap::Args, Debug)]
@@ -139,7 +139,10 @@ impl Writer {
                 (written, moved) = (now, Instant::now());
             }
             if let Some(signal) = told.as_ref().filter(|_| moved.elapsed() >= STANDSTILL) {
-                bail!("its reader or disk takes nothing, and {signal} ended the wait");
+                bail!(
+                    "its reader or disk takes nothing, and {signal} ended the wait; have its reader read, or name \
+                     another file"
+                );
             }
         }
         Ok(())
@@ -165,22 +168,29 @@ impl Files {
         Ok(sender)
     }
 
-    /// Waits until everything is on its way to the disk. The senders must be gone.
+    /// Waits until everything is on its way to the disk. The senders must be gone. Fails with
+    /// [`Incomplete`] where a part of a record could not be written.
     pub(super) fn finish(self, summary: &Summary) -> anyhow::Result<()> {
         for writer in self.writers {
-            let incomplete = || format!("the record {} is incomplete", writer.path.display());
-            writer.wait(summary.interrupted.as_deref()).with_context(incomplete)?;
+            writer.wait(summary.interrupted.as_deref()).map_err(|why| incomplete(&writer.path, &format!("{why:#}")))?;
             let outcome = writer.thread.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            outcome.with_context(|| format!("the record {} is incomplete", writer.path.display()))?;
+            outcome.map_err(|error| unwritten(&writer.path, &error))?;
         }
         if let Some((path, mut file)) = self.hdr {
             let encoded = summary.histograms.get("response_time_ns").map_or("", String::as_str);
             let times = Times::decode(encoded, &summary.response_time_us)?;
-            file.write_all(times.percentile_lines().as_bytes())
-                .with_context(|| format!("the percentiles {} are incomplete", path.display()))?;
+            file.write_all(times.percentile_lines().as_bytes()).map_err(|error| unwritten(&path, &error))?;
         }
         Ok(())
     }
+}
+
+fn incomplete(path: &Path, why: &str) -> anyhow::Error {
+    anyhow!(Incomplete(format!("the record {} is incomplete: {why}", path.display())))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> anyhow::Error {
+    incomplete(path, &format!("{error}; {}", file::write_remedy(error)))
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {

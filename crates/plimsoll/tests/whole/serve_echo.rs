@@ -1,14 +1,20 @@
 //! What every model must do, as any TCP client sees it. One suite runs them all.
 
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use crate::support::peer::load;
-use crate::support::running::connect;
-use crate::support::server::{Folder, Noise, Server, assert_echoes, for_every_model, text_of, until};
+use crate::support::running::{Running, connect};
+use crate::support::server::{Folder, Noise, Server, assert_echoes, command, for_every_model, text_of, until};
 use plimsoll_sys::net;
+
+/// open(2), on Linux.
+const O_NONBLOCK: i32 = 0o4000;
 
 for_every_model!(
     bytes_come_back_identical_whatever_their_number_and_pieces,
@@ -22,6 +28,7 @@ for_every_model!(
     a_second_sigterm_ends_it_at_once,
     too_few_descriptors_neither_crash_nor_spin_it,
     every_closed_connection_has_a_row_in_the_log,
+    a_connection_log_that_cannot_be_written_to_its_end_is_counted_and_named,
     each_client_that_has_finished_is_closed_and_its_row_has_its_requests_and_bytes,
     several_addresses_are_listened_on,
 );
@@ -299,6 +306,22 @@ fn every_closed_connection_has_a_row_in_the_log(model: &str) {
     seen.sort_unstable();
     expected.sort_unstable();
     assert_eq!(seen, expected);
+}
+
+fn a_connection_log_that_cannot_be_written_to_its_end_is_counted_and_named(model: &str) {
+    let folder = Folder::new();
+    let fifo = text_of(&folder.path("log.fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo runs").success());
+    // Without waiting for a writer (fifo(7)).
+    let reader = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(&fifo).expect("it is there");
+    let server = Running::start(command("echo", model, &["--connection-log", &fifo]));
+    drop(reader);
+    assert_echoes(&mut server.connect(), b"a row");
+    server.signal("TERM");
+    let (_, summary, said) = server.wait();
+    assert!(summary["errors"]["connection_log"].as_u64() > Some(0), "{summary}");
+    let sentence = format!("the connection log {fifo} is incomplete: Broken pipe (os error 32); keep its reader open");
+    assert!(said.contains(&sentence), "{said}");
 }
 
 fn each_client_that_has_finished_is_closed_and_its_row_has_its_requests_and_bytes(model: &str) {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_sys::file;
@@ -14,6 +14,7 @@ use crate::totals::ConnectionTotals;
 /// Rows are gathered and written a buffer at a time; the last when the server ends.
 #[derive(Debug)]
 pub(crate) struct ConnectionLog {
+    path: PathBuf,
     file: Mutex<BufWriter<File>>,
 }
 
@@ -25,7 +26,13 @@ impl ConnectionLog {
         writeln!(file, "client_address,client_port,requests,bytes")?;
         // At once, so that an unwritable disk is met at the start.
         file.flush()?;
-        Ok(ConnectionLog { file: Mutex::new(file) })
+        Ok(ConnectionLog { path: path.to_path_buf(), file: Mutex::new(file) })
+    }
+
+    /// Why it is not whole, once this has happened, and what to do.
+    pub(crate) fn incomplete(&self, error: &io::Error) -> String {
+        let (path, remedy) = (self.path.display(), file::write_remedy(error));
+        format!("the connection log {path} is incomplete: {error}; {remedy}")
     }
 
     /// Adds a row. `bytes` are those received: an echo sends as many.

@@ -2,6 +2,7 @@
 //! things worth saying.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -81,12 +82,16 @@ impl ServerState {
     pub(crate) fn closed(&self, peer: SocketAddr, counts: &ConnectionTotals, totals: &mut Totals) {
         self.limit.closed();
         counts.add_to(totals);
-        if let Some(Err(error)) = self.log.as_ref().map(|log| log.record(peer, counts)) {
+        self.write_log(totals, |log| log.record(peer, counts));
+    }
+
+    /// Writes to the log, if there is one. That a part of it could not be written is counted, and
+    /// said once.
+    fn write_log(&self, totals: &mut Totals, write: impl FnOnce(&ConnectionLog) -> io::Result<()>) {
+        let Some(log) = &self.log else { return };
+        if let Err(error) = write(log) {
             totals.count_error("connection_log");
-            self.notify_once(
-                "connection_log",
-                &format!("the connection log is incomplete: {error}; free space on its disk"),
-            );
+            self.notify_once("connection_log", &log.incomplete(&error));
         }
     }
 
@@ -101,12 +106,6 @@ impl ServerState {
     pub(crate) fn finish(&self, totals: &mut Totals) {
         totals.peak_connections = self.limit.peak();
         totals.leaked.slots += self.limit.taken();
-        if let Some(Err(error)) = self.log.as_ref().map(ConnectionLog::flush) {
-            totals.count_error("connection_log");
-            self.notify_once(
-                "connection_log",
-                &format!("the connection log is incomplete: {error}; free space on its disk"),
-            );
-        }
+        self.write_log(totals, ConnectionLog::flush);
     }
 }
