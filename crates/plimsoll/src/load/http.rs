@@ -10,10 +10,11 @@ use rustls::pki_types::ServerName;
 
 use super::common::Common;
 use super::redirect::{self, Route};
+use super::request::Destination;
 use super::resolve::ConnectTo;
 use super::url::Url;
 use super::{request, tls};
-use crate::outcome::usage;
+use crate::outcome::{note, usage};
 
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
@@ -23,8 +24,8 @@ pub(super) struct Arguments {
     urls: Vec<String>,
     #[command(flatten)]
     request: request::Form,
-    /// Look up where each URL leads before the run, and load that [default: a redirect counts as
-    /// the answer].
+    /// Look up where each URL leads before the run, and load that; to another server without
+    /// Authorization, Cookie and Proxy-Authorization [default: a redirect counts as the answer].
     #[arg(long, help_heading = "HTTP")]
     follow: bool,
     /// Connect to ADDR:PORT for URLs of HOST:PORT (repeatable). An empty part matches any, or
@@ -55,38 +56,50 @@ struct Server {
 impl Arguments {
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
         let template = self.request.template(self.common.reconnect)?;
-        let mut urls = self.urls.iter().map(|url| Url::parse(url)).collect::<anyhow::Result<Vec<_>>>()?;
-        if self.follow {
-            let route = Route {
-                connect_to: &self.connect_to,
-                family: self.common.family,
-                tls: &self.tls,
-                timeout: self.common.timeout,
-            };
-            for url in &mut urls {
-                let end = redirect::follow(url.clone(), &route, &template)?;
-                if end != *url {
-                    self.common.output.note(&format!("{url} leads to {end}, which is loaded"));
-                }
-                *url = end;
-            }
-        }
-        let secure = urls[0].secure;
-        if urls.iter().any(|url| url.secure != secure) {
+        let urls = self.urls.iter().map(|url| Url::parse(url)).collect::<anyhow::Result<Vec<_>>>()?;
+        let urls = urls.into_iter().map(|url| self.destination(url, &template)).collect::<anyhow::Result<Vec<_>>>()?;
+        let secure = urls[0].0.secure;
+        if urls.iter().any(|(url, _)| url.secure != secure) {
             return usage("http:// and https:// in one run would be measured as one; load them in two runs");
         }
         if let Some(flag) = self.tls.any().filter(|_| !secure && !self.follow) {
             return usage(format!("{flag} is about https, and the URLs are http://; leave it out, or write https://"));
         }
         let mut servers: Vec<Server> = Vec::new();
-        for url in urls {
-            let request = template.render(&url);
+        for (url, destination) in urls {
+            let request = template.render(&url, destination);
             match servers.iter_mut().find(|server| server.url.server() == url.server()) {
                 Some(server) => server.requests.push(request),
                 None => servers.push(Server { url, requests: vec![request] }),
             }
         }
         self.deal(servers, secure, &template)
+    }
+
+    /// The URL that is loaded where this one is given, and whose server it is.
+    fn destination(&self, given: Url, template: &request::Template<'_>) -> anyhow::Result<(Url, Destination)> {
+        if !self.follow {
+            return Ok((given, Destination::Named));
+        }
+        let route = Route {
+            connect_to: &self.connect_to,
+            family: self.common.family,
+            tls: &self.tls,
+            timeout: self.common.timeout,
+        };
+        let end = redirect::follow(&given, &route, template)?;
+        let (destination, credentials) = (Destination::of(&end, &given), template.credentials());
+        if destination == Destination::Other && !credentials.is_empty() {
+            // A load without them may be another one: --quiet does not hide that.
+            note(&format!(
+                "{given} leads to {end}, which is loaded without {}, as it is another server; load {end} itself if it \
+                 is to have them",
+                credentials.join(", ")
+            ));
+        } else if end != given {
+            self.common.output.note(&format!("{given} leads to {end}, which is loaded"));
+        }
+        Ok((end, destination))
     }
 
     /// Assigns connections to the addresses of all servers in turn. Each sends the requests of its

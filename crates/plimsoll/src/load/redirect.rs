@@ -9,7 +9,7 @@ use anyhow::Context;
 use plimsoll_wire::http::head::{HeadError, ResponseHead};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use super::request::Template;
+use super::request::{Destination, Template};
 use super::resolve::{ConnectTo, Family, resolve};
 use super::tls;
 use super::url::Url;
@@ -27,12 +27,11 @@ pub(super) struct Route<'a> {
 }
 
 /// The URL at the end of all redirects from this one. Each is asked for once.
-pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Url> {
-    let first = url.to_string();
-    let mut url = url;
+pub(super) fn follow(given: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<Url> {
+    let mut url = given.clone();
     for _ in 0..=MOST_REDIRECTS {
         let ResponseHead { status, location } =
-            ask(&url, route, template).with_context(|| format!("cannot look up where {url} leads"))?;
+            ask(&url, given, route, template).with_context(|| format!("cannot look up where {url} leads"))?;
         let Some(location) = location.filter(|_| [301, 302, 303, 307, 308].contains(&status)) else { return Ok(url) };
         let next = url.join(&location);
         // Other methods become GET on the way (RFC 9110, section 15.4), which would be another
@@ -47,19 +46,19 @@ pub(super) fn follow(url: Url, route: &Route<'_>, template: &Template<'_>) -> an
         url = Url::parse(&next)?;
     }
     usage(format!(
-        "{first} leads to more than {MOST_REDIRECTS} redirects in a row; correct the server, or give the URL that is \
+        "{given} leads to more than {MOST_REDIRECTS} redirects in a row; correct the server, or give the URL that is \
          meant"
     ))
 }
 
-/// Sends one request, and reads the head of its answer.
-fn ask(url: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<ResponseHead> {
+/// Sends one request for a URL which the given one leads to, and reads the head of its answer.
+fn ask(url: &Url, given: &Url, route: &Route<'_>, template: &Template<'_>) -> anyhow::Result<ResponseHead> {
     let server = resolve(&ConnectTo::reach(route.connect_to, &url.host, url.port), route.family)?;
     let timeout = route.timeout;
     let mut stream = connect(&server.addresses, timeout)?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
-    let request = template.render(url);
+    let request = template.render(url, Destination::of(url, given));
     if !url.secure {
         return exchange(&mut stream, &request, timeout);
     }

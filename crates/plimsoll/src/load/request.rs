@@ -47,6 +47,12 @@ struct Field {
     value: Option<String>,
 }
 
+impl Field {
+    fn is_credential(&self) -> bool {
+        CREDENTIALS.iter().any(|name| self.name.eq_ignore_ascii_case(name))
+    }
+}
+
 fn field(text: &str) -> Result<Field, String> {
     let remedy = "write NAME: VALUE, such as 'Accept: text/html'";
     let (name, value) = match (text.split_once(':'), text.strip_suffix(';')) {
@@ -60,6 +66,25 @@ fn field(text: &str) -> Result<Field, String> {
         return Err(format!("'{text}' is not a header field; {remedy}"));
     }
     Ok(Field { name: name.to_owned(), value: value.map(str::to_owned) })
+}
+
+/// Header fields that let their sender in. They are for the server that was named, as with curl.
+const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+
+/// The server of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// That of the URL that was given.
+    Named,
+    /// Another one, which a redirect leads to.
+    Other,
+}
+
+impl Destination {
+    /// That of a URL which the given one leads to.
+    pub(super) fn of(url: &Url, given: &Url) -> Destination {
+        if url.has_origin_of(given) { Destination::Named } else { Destination::Other }
+    }
 }
 
 /// A request that only needs a URL.
@@ -104,8 +129,14 @@ impl Template<'_> {
         has("close") || self.form.http == Version::Http10 && !has("keep-alive")
     }
 
+    /// The names of the fields that no other server than the named one is sent.
+    pub(super) fn credentials(&self) -> Vec<&str> {
+        let fields = self.form.headers.iter().filter(|field| field.is_credential() && field.value.is_some());
+        fields.map(|field| field.name.as_str()).collect()
+    }
+
     /// The request for a URL as it goes over the wire, head and body.
-    pub(super) fn render(&self, url: &Url) -> Vec<u8> {
+    pub(super) fn render(&self, url: &Url, destination: Destination) -> Vec<u8> {
         let version = if self.form.http == Version::Http10 { "1.0" } else { "1.1" };
         let body = self.body.as_deref().unwrap_or_default();
         let mut head = format!("{} {} HTTP/{version}\r\n", self.method, url.path);
@@ -114,7 +145,8 @@ impl Template<'_> {
                 head += &format!("{name}: {value}\r\n");
             }
         }
-        for Field { name, value } in &self.form.headers {
+        let is_sent = |field: &&Field| destination == Destination::Named || !field.is_credential();
+        for Field { name, value } in self.form.headers.iter().filter(is_sent) {
             if let Some(value) = value {
                 head += &format!("{name}: {value}\r\n");
             }
@@ -196,7 +228,7 @@ mod tests {
         let flags = Flags::try_parse_from([[""].as_slice(), arguments].concat()).expect("flags");
         let url = Url::parse("http://h:81/p?q").expect("a URL");
         let template = flags.form.template(reconnect).expect("a template");
-        String::from_utf8(template.render(&url)).expect("text")
+        String::from_utf8(template.render(&url, Destination::Named)).expect("text")
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Url {
         format!("{}:{}", bracketed(&self.host), self.port)
     }
 
+    /// Whether both have one scheme, host and port (RFC 6454, section 4).
+    pub(super) fn has_origin_of(&self, other: &Url) -> bool {
+        (self.secure, self.port) == (other.secure, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
     /// What the Host field says: without the port where it is the default one (RFC 9110, section
     /// 7.2).
     pub(super) fn authority(&self) -> String {
@@ -173,6 +178,20 @@ mod tests {
             let url = Url::parse(text).expect(text);
             assert_eq!((url.server(), url.authority(), url.path.as_str()), (server.into(), authority.into(), path));
             assert_eq!(url.secure, text.starts_with("https"));
+        }
+    }
+
+    #[test]
+    fn another_scheme_port_or_host_is_another_origin() {
+        let given = Url::parse("http://h/x").expect("a URL");
+        for (text, is_same) in [
+            ("http://H:80/y?z", true),
+            ("https://h/x", false),
+            ("https://h:80/x", false),
+            ("http://h:81/x", false),
+            ("http://h.example/x", false),
+        ] {
+            assert_eq!(Url::parse(text).expect(text).has_origin_of(&given), is_same, "{text}");
         }
     }
 

@@ -149,6 +149,44 @@ fn a_redirect_is_an_answer_unless_it_is_to_be_followed() {
 }
 
 #[test]
+fn credentials_are_sent_to_no_server_but_the_one_that_was_named() {
+    let (other, theirs) = listening(EMPTY);
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let own = Arc::clone(&log);
+    let target = serve(move |mut stream| {
+        while let Some(head) = request(&mut stream) {
+            let answer = match head.split(' ').nth(1).unwrap_or_default() {
+                "/within" => "HTTP/1.1 302 Found\r\nLocation: /z\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                "/out" => format!("HTTP/1.1 302 Found\r\nLocation: http://{other}/z\r\nContent-Length: 0\r\n\r\n"),
+                _ => EMPTY.to_owned(),
+            };
+            own.lock().expect("no test thread panics").push(head);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let load = |path: &str, flags: &[&str]| {
+        let mut load = command("http", &format!("http://{target}{path}"), "-n 3 -c 1 --follow");
+        let run = outcome(&load.args(flags).output().expect("the binary runs"));
+        assert_eq!((run.code, run.count("requests.completed")), (Some(0), 3), "{}", run.stderr);
+        let [own, theirs] = [&log, &theirs].map(|heads| std::mem::take(&mut *heads.lock().expect("no test panics")));
+        (own, theirs, run.stderr)
+    };
+    let credentials = ["-HAuthorization: Bearer a", "-Hcookie: b=c", "-HProxy-Authorization: Basic d"];
+    let flags = [credentials.as_slice(), &["-HX-Other: e"]].concat();
+    let has = |head: &str, flag: &str| head.contains(&format!("\r\n{}\r\n", &flag[2..]));
+    let (own, _, said) = load("/within", &flags);
+    assert!(own.len() == 5 && own.iter().all(|head| flags.iter().all(|flag| has(head, flag))), "{own:?}");
+    assert_eq!(said, "");
+    let (own, theirs, said) = load("/out", &flags);
+    assert!(own.len() == 1 && flags.iter().all(|flag| has(&own[0], flag)), "{own:?}");
+    let none = |head: &String| !credentials.iter().any(|flag| has(head, flag)) && has(head, flags[3]);
+    assert!(theirs.len() == 4 && theirs.iter().all(none), "{theirs:?}");
+    let sentence = format!("http://{other}/z, which is loaded without Authorization, cookie, Proxy-Authorization, as");
+    assert!(said.contains(&sentence) && said.lines().count() == 1, "{said}");
+    assert_eq!(load("/out", &["-HX-Other: e"]).2, "");
+}
+
+#[test]
 fn a_body_is_sent_with_its_length() {
     let bodies: Arc<Mutex<Vec<u8>>> = Arc::default();
     let log = Arc::clone(&bodies);
