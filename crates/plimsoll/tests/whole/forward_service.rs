@@ -39,6 +39,59 @@ fn a_reload_moves_the_admin_address_and_takes_it_away() {
 }
 
 #[test]
+fn a_reload_narrows_and_widens_the_admin_address_at_its_port() {
+    let folder = Folder::new();
+    let rules = format!("[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let narrow = listener().1;
+    let [every, other] = [[0, 0, 0, 0], [127, 0, 0, 2]].map(|ip| SocketAddr::from((ip, narrow.port())));
+    let table = |admin: SocketAddr| format!("[admin]\nlisten = \"{admin}\"\n{rules}");
+    let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table(every))]);
+    assert!(get(other, "/healthz").starts_with("HTTP/1.1 200"));
+    let mut reload = |admin: SocketAddr| {
+        folder.replace("forward.toml", &table(admin));
+        forwarder.signal("HUP");
+        forwarder.sentence()
+    };
+    let sentence = reload(narrow);
+    assert!(sentence.contains("the table is reloaded"), "{sentence}");
+    assert!(get(narrow, "/healthz").starts_with("HTTP/1.1 200"));
+    assert_eq!(TcpStream::connect(other).expect_err("it is closed").kind(), ErrorKind::ConnectionRefused);
+    let sentence = reload(every);
+    assert!(sentence.contains("the table is reloaded"), "{sentence}");
+    assert!(get(other, "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(reload(narrow).contains("the table is reloaded"));
+    // Where another program keeps it from being opened, the former one is opened again.
+    let taken = TcpListener::bind(other).expect("it is free again");
+    let sentence = reload(every);
+    assert!(sentence.contains(&format!("cannot listen on {every}")), "{sentence}");
+    assert!(sentence.contains("`[admin]` goes on as it was"), "{sentence}");
+    assert!(get(narrow, "/healthz").starts_with("HTTP/1.1 200"));
+    drop(taken);
+    forwarder.stop();
+}
+
+#[test]
+fn a_page_from_elsewhere_reads_nothing_through_a_name_of_its_own() {
+    let folder = Folder::new();
+    let table = format!("[admin]\nlisten = \"127.0.0.1:0\"\n[forward]\n\"127.0.0.1:0\" = \"{}\"\n", echo());
+    let forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table)]);
+    let ask = |fields: &str| {
+        let mut stream = connect(forwarder.admin());
+        write!(stream, "GET /metrics HTTP/1.1\r\n{fields}\r\n\r\n").expect("there is room");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let refused = ask("Host: elsewhere.example:9100\r\nAccept-Language: en");
+    assert!(refused.starts_with("HTTP/1.1 421 ") && !refused.contains("plimsoll_forward_"), "{refused}");
+    for fields in ["Host: 127.0.0.1:9100\r\nAccept-Language: en", "Host: forward.example\r\nUser-Agent: Prometheus"] {
+        let answer = ask(fields);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("plimsoll_forward_"), "{answer}");
+    }
+    forwarder.stop();
+}
+
+#[test]
 fn the_admin_address_shows_metrics_health_and_the_table() {
     let folder = Folder::new();
     let server = echo();

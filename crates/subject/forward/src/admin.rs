@@ -4,6 +4,7 @@
 //! It reads what event loops count anyway, in a thread with a descriptor table of its own: it
 //! neither delays connections nor takes descriptors that they need.
 
+mod browser;
 mod clients;
 
 use std::fmt::Write as _;
@@ -33,6 +34,7 @@ pub(crate) struct Admin {
     listener: TcpListener,
     /// Where the table has it.
     asked: SocketAddr,
+    /// Where it is in truth: port 0 has become another.
     address: SocketAddr,
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Admin {
 pub(crate) struct Running {
     /// Where the table has it.
     pub(crate) asked: SocketAddr,
+    /// Where it is in truth.
+    pub(crate) address: SocketAddr,
     pub(crate) listener: TcpListener,
     /// The thread has the listener by it, and learns of the end as it is closed.
     _mailbox: OwnedFd,
@@ -66,7 +70,8 @@ impl Admin {
             }
         })?;
         passing::send(&mailbox, b".", &[self.listener.as_fd()])?;
-        Ok(Running { asked: self.asked, listener: self.listener, _mailbox: mailbox })
+        let Admin { asked, address, listener } = self;
+        Ok(Running { asked, address, listener, _mailbox: mailbox })
     }
 }
 
@@ -126,6 +131,10 @@ fn answer(head: &[u8], shared: &Shared) -> Vec<u8> {
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split('?').next().unwrap_or_default();
     let (status, kind, body) = match (method, path) {
+        _ if browser::asks_by_a_name(head) => {
+            let why = "browsers are answered by address alone: put the address, or localhost, in place of the name\n";
+            ("421 Misdirected Request", "text/plain", why.to_owned())
+        }
         ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", metrics(shared)),
         ("GET" | "HEAD", "/") => ("200 OK", "text/html; charset=utf-8", page(shared)),
         ("GET" | "HEAD", "/healthz") => ("200 OK", "text/plain", "ok\n".to_owned()),

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
+use plimsoll_sys::net;
+
 use super::{Coordinator, send, send_listeners};
 use crate::acceptor::Acceptor;
 use crate::admin::Admin;
@@ -103,12 +105,29 @@ impl Coordinator {
         if self.admin.as_ref().map(|admin| admin.asked) == asked {
             return;
         }
-        let start = |asked| Admin::bind(asked, &mut Inherited::default())?.start(&self.shared);
-        match asked.map(start).transpose() {
-            Ok(admin) => self.admin = admin,
+        let Some(asked) = asked else {
+            self.admin = None;
+            return;
+        };
+        let open = |address| Admin::bind(address, &mut Inherited::default())?.start(&self.shared);
+        let (mut opened, mut outcome) = (open(asked), "goes on as it was".to_owned());
+        let is_taken = opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+        // `0.0.0.0:9100` and `127.0.0.1:9100` cannot be open at once.
+        if let Some(former) = self.admin.take_if(|former| is_taken && former.address.port() == asked.port()) {
+            // At once: the thread that answers closes its descriptor of the listener later.
+            net::stop_listening(&former.listener);
+            opened = open(asked);
+            if opened.is_err() {
+                match open(former.address) {
+                    Ok(again) => self.admin = Some(again),
+                    Err(error) => outcome = format!("is closed, as {} cannot be opened again: {error}", former.address),
+                }
+            }
+        }
+        match opened {
+            Ok(admin) => self.admin = Some(admin),
             Err(source) => {
-                let listen = Listen::Tcp(asked.unwrap_or(SocketAddr::from(([0; 4], 0))));
-                (self.say)(&format!("{}; `[admin]` goes on as it was", Error::Listen { listen, source }));
+                (self.say)(&format!("{}; `[admin]` {outcome}", Error::Listen { listen: Listen::Tcp(asked), source }));
             }
         }
     }
