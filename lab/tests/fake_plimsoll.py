@@ -119,7 +119,7 @@ def load() -> None:
     )  # fmt: skip
     if FAKE == "load_incomplete":
         print(f"plimsoll: the record {flag('--timeseries')} is {FULL}", file=sys.stderr, flush=True)
-        sys.exit(6)
+        sys.exit(1)
     sys.exit(4 if limited else 0 if int(established) == connections else 1)
 
 

@@ -5,23 +5,23 @@ use clap::Command;
 const DONE: &str = "  0  done";
 const SERVED: &str = "  0  done; also stopped by SIGTERM or SIGINT";
 const FAILED: &str = "  1  failed";
-const LOAD_FAILED: &str = "  1  failed; also fewer connections than asked for, or nothing completed";
+const LOAD_FAILED: &str =
+    "  1  failed; also fewer connections than asked for, nothing completed, or a record that is incomplete";
 const USAGE: &str = "  2  the arguments are wrong";
 const MISSED: &str = "  3  a --limit was missed";
 const INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit";
 const LOAD_INVALID: &str = "  4  measured, but not valid: the generator or the machine was the limit (4 wins over 3)";
 const ENVIRONMENT: &str = "  5  this machine cannot run it";
-const INCOMPLETE: &str = "  6  measured, but a record is incomplete: its disk is full, or its reader takes nothing";
 const INTERRUPTED: &str =
     "  130, 143  interrupted by SIGINT or SIGTERM; the figures cover what was measured until then";
 
 /// The exit codes of a command, by its name.
 fn of(command: &str) -> &'static [&'static str] {
     match command {
-        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID, ENVIRONMENT, INCOMPLETE, INTERRUPTED],
+        "load" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID, ENVIRONMENT, INTERRUPTED],
         "merge" => &[DONE, LOAD_FAILED, USAGE, MISSED, LOAD_INVALID],
         "serve" | "forward" | "link" | "capture" => &[SERVED, FAILED, USAGE, ENVIRONMENT],
-        "plimsoll" => &[DONE, FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INCOMPLETE, INTERRUPTED],
+        "plimsoll" => &[DONE, FAILED, USAGE, MISSED, INVALID, ENVIRONMENT, INTERRUPTED],
         _ => &[DONE, FAILED, USAGE],
     }
 }

@@ -35,18 +35,6 @@ impl fmt::Display for Environment {
 
 impl std::error::Error for Environment {}
 
-/// A record beside the result could not be written to its end: exit code 6.
-#[derive(Debug)]
-pub(crate) struct Incomplete(pub(crate) String);
-
-impl fmt::Display for Incomplete {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Incomplete {}
-
 /// Says why a command failed, on one line, and returns its exit code.
 pub(crate) fn report(error: anyhow::Error) -> ExitCode {
     note(&told(&error));
@@ -54,8 +42,6 @@ pub(crate) fn report(error: anyhow::Error) -> ExitCode {
         ExitCode::from(2)
     } else if error.is::<Environment>() {
         ExitCode::from(5)
-    } else if error.is::<Incomplete>() {
-        ExitCode::from(6)
     } else {
         ExitCode::FAILURE
     }

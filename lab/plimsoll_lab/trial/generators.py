@@ -19,7 +19,7 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import SERVER
 from plimsoll_lab.trial.events import events, held_until, last_event, unix_s
 from plimsoll_lab.trial.generator_plan import Generator, IdleUntil
-from plimsoll_lab.trial.incomplete import INCOMPLETE, incomplete_record
+from plimsoll_lab.trial.incomplete import incomplete_record, says_incomplete
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents
 from plimsoll_lab.trial.patience import Patience
@@ -278,7 +278,7 @@ def _end(generator: Generator, code: int) -> None:
     generator.record.update(exit_code=code, summary=generator.summary, stderr_tail=stderr)
     if process.lacked_memory():
         generator.record["lacked_memory"] = True
-    if code == INCOMPLETE:
+    if code and says_incomplete(stderr):
         raise incomplete_record(generator.name, generator.host, stderr)
     if TOO_LATE in stderr:
         raise LateStart(generator.name)

@@ -13,12 +13,17 @@ from plimsoll_lab.store.program_output import pick
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.suite.placement import LOCAL
 
-INCOMPLETE = 6
-"""The exit code of `plimsoll load` where a record beside its summary is incomplete."""
 UNWRITTEN = "errors.connection_log"
 """In the summary of `plimsoll serve`: how often it could not write its connection log."""
+PROGRAM = "plimsoll: "
+"""What our programs' words begin with on standard error."""
 SAID = " is incomplete: "
 """On standard error both programs say which file is incomplete, and why."""
+
+
+def says_incomplete(stderr: str) -> bool:
+    """Whether a program says that a record of its own is incomplete; it ends in 1 then."""
+    return any(line.startswith(f"{PROGRAM}the record ") and SAID in line for line in stderr.splitlines())
 
 
 def lacks_rows(summary: Json | None) -> bool:
@@ -29,7 +34,7 @@ def lacks_rows(summary: Json | None) -> bool:
 def incomplete_record(who: str, host: Host, stderr: str) -> LabError:
     """What stops the run: which record of a program is incomplete, why, and what to do."""
     said = next((line for line in reversed(stderr.splitlines()) if SAID in line), f"a record{SAID}no reason is given")
-    why = said.removeprefix("plimsoll: ").split("; ")[0]
+    why = said.removeprefix(PROGRAM).split("; ")[0]
     mend = "free some space there" if any(os.strerror(number) in why for number in FULL) else "correct that"
     where = "" if host.name == LOCAL else f" on {host.name}"
     return LabError(f"{who}{where}: {why}; {mend}, then {GOES_ON}")

@@ -24,7 +24,7 @@ use plimsoll_sys::readiness::Interest;
 use plimsoll_sys::signal::{self, Signal, Signals};
 use serde::Serialize;
 
-use crate::outcome::{Incomplete, Usage};
+use crate::outcome::Usage;
 
 /// Which files are wanted.
 #[derive(clap::Args, Debug)]
@@ -168,8 +168,8 @@ impl Files {
         Ok(sender)
     }
 
-    /// Waits until everything is on its way to the disk. The senders must be gone. Fails with
-    /// [`Incomplete`] where a part of a record could not be written.
+    /// Waits until everything is on its way to the disk. The senders must be gone. Fails
+    /// where a part of a record could not be written.
     pub(super) fn finish(self, summary: &Summary) -> anyhow::Result<()> {
         for writer in self.writers {
             writer.wait(summary.interrupted.as_deref()).map_err(|why| incomplete(&writer.path, &format!("{why:#}")))?;
@@ -186,7 +186,7 @@ impl Files {
 }
 
 fn incomplete(path: &Path, why: &str) -> anyhow::Error {
-    anyhow!(Incomplete(format!("the record {} is incomplete: {why}", path.display())))
+    anyhow!("the record {} is incomplete: {why}", path.display())
 }
 
 fn unwritten(path: &Path, error: &io::Error) -> anyhow::Error {
