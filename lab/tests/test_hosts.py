@@ -104,6 +104,23 @@ def test_last_words_have_no_colours_and_no_control_characters(launcher: Launcher
         assert process.stderr_tail() == "step 1\nstep 2\nError: caf\u00e9 \ufffd"
 
 
+def test_the_last_words_begin_with_a_whole_line(launcher: Launcher) -> None:
+    """They began within a line, and what was left of a secret there was not recognised."""
+    logged = "print('GET /?access_token=s3cr3t-9', file=sys.stderr)\n"
+    later = "print('x' * 4090, file=sys.stderr)\nsys.stderr.flush()\nprint()"
+    with launcher.start(python(f"import sys\n{logged}{later}"), role="server", metered=False) as process:
+        lines(process, 1)
+        assert process.stderr_tail() == "x" * 4090
+
+
+@pytest.mark.parametrize("end", ["", r"\n"])
+def test_of_a_line_too_long_to_be_kept_the_last_words_say_only_that(launcher: Launcher, end: str) -> None:
+    said = f"sys.stderr.write('GET /?access_token=' + 's3cr3t-9' * 1000 + '{end}')\nsys.stderr.flush()\nprint()"
+    with launcher.start(python(f"import sys\n{said}"), role="server", metered=False) as process:
+        lines(process, 1)
+        assert process.stderr_tail() == processes.LONG_LINE
+
+
 READER = "import sys\nfor line in sys.stdin:\n    print('read', line, end='', flush=True)\nprint('end', flush=True)"
 """Repeats its input, and says when there is no more."""
 

@@ -12,7 +12,7 @@ from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.secrets import redact, secrets_of
+from plimsoll_lab.suite.secrets import redact, secrets_in, secrets_of
 from plimsoll_lab.suite.spec import Plan
 
 HTTP = """
@@ -65,10 +65,53 @@ def test_the_value_of_any_other_header_is_none(header: str) -> None:
         (["env", "API_TOKEN=hunter22", "server"], "hunter22"),
         (["server", "postgres://user:hunter22@127.0.0.1/db"], "hunter22"),
         (["server", "--callback", "http://127.0.0.1/?access_token=hunter22&x=1"], "hunter22"),
+        (["curl", "-HAuthorization: Bearer hunter22", "http://127.0.0.1/"], "hunter22"),
+        (["curl", "--header=X-Api-Key: hunter22", "http://127.0.0.1/"], "hunter22"),
+        (["env", "DB_PASSWORD=correct", "server"], "correct"),
+        (["sh", "-c", "API_TOKEN='hunter22' ./s"], "hunter22"),
+        (["sh", "-c", 'API_TOKEN="correct horse"; ./s'], "correct horse"),
+        (["bash", "-lc", "server --token hunter22 --verbose"], "hunter22"),
+        (["sh", "-c", "server --token='correct horse'"], "correct horse"),
+        (["sh", "-c", "curl -H 'Authorization: Bearer hunter22' http://127.0.0.1/"], "hunter22"),
+        (["sh", "-c", 'curl --header "Cookie: id=correct; theme=horse"'], "id=correct; theme=horse"),
     ],
 )
 def test_a_command_tells_its_secrets_by_the_names_of_its_words(command: list[str], secret: str) -> None:
     assert secrets_of(plan(command=json.dumps(command))) == (secret,)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["env", "DB_PASSWORD=correct horse", "server"],
+        ["env", "DB_PASSWORD=correct&horse", "server"],
+        ["env", "DB_PASSWORD=of correct horse", "server"],
+        ["ssh", "other", "DB_PASSWORD=correct server", "--password", "horse"],
+        ["sh", "-c", "DB_PASSWORD=correct; echo; server --password horse"],
+        ["sh", "-c", r"DB_PASSWORD=correct\ horse server"],
+        ["sh", "-c", r'DB_PASSWORD="correct\"horse" server'],
+        ["sh", "-c", r'curl -H "X-Api-Key: correct\"horse"'],
+        ["sh", "-c", "DB_PASSWORD=correct'horse' server"],
+    ],
+)
+def test_no_part_of_a_secret_is_left_however_it_is_quoted(command: list[str]) -> None:
+    hidden = str(redact(command, secrets_of(plan(command=json.dumps(command)))))
+    assert "correct" not in hidden
+    assert "horse" not in hidden
+
+
+def test_what_a_shell_fills_in_is_no_secret_that_is_too_short() -> None:
+    command = ["sh", "-c", "API_TOKEN=$1 server --token \"$T\" --password ''", "sh", "x"]
+    assert secrets_of(plan(command=json.dumps(command))) == ()
+
+
+def test_a_value_with_spaces_may_begin_with_a_short_word() -> None:
+    assert secrets_of(plan(command='["env", "PASSPHRASE=to be or not", "server"]')) == ("to be or not",)
+
+
+def test_a_question_about_an_option_holds_no_secret() -> None:
+    tables = {"question": "What does --token rotation cost, and the 'Cookie: none' header?"}
+    assert secrets_in([tables], "one.toml") == ()
 
 
 @pytest.mark.parametrize("secret", ["it's 1234", 'say "1234"', "back\\slash", 'it\'s "1234"'])

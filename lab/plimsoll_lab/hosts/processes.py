@@ -28,7 +28,9 @@ from plimsoll_lab.problem import StartError
 
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a
-flood to hurt."""
+flood to hurt. Where more came before, the whole lines among them are shown."""
+LONG_LINE = f"(the end of a line of more than {STDERR_KEPT} bytes is left out)"
+"""Shown where there is no whole line among them."""
 STDOUT_KEPT = 64 * 2**20
 """Bytes of a process's stdout that are kept until they are taken, from its end: a hundred times a
 summary with its histograms."""
@@ -61,6 +63,8 @@ class LocalProcess:
         self.meter_source = self._meter.source if self._meter else None
         self._pidfd = os.pidfd_open(popen.pid)
         self._kept: dict[int, bytearray] = {}
+        self._cut: set[int] = set()
+        """The pipes of which only the end is kept."""
         self._open: dict[int, IO[bytes]] = {}
         for pipe in (popen.stdout, popen.stderr):
             if pipe is not None:
@@ -110,9 +114,15 @@ class LocalProcess:
         return code == -signal.SIGKILL and before is not None and now is not None and now > before
 
     def stderr_tail(self) -> str:
-        """The end of what it has printed to stderr, as plain text."""
+        """The end of what it has printed to stderr, as plain text. It begins with a whole line: half
+        a line may begin with half a secret, which nobody recognises.
+        """
         self._read(self._stderr)
-        return plain(self._kept[self._stderr].decode(errors="replace"))
+        said = self._kept[self._stderr].decode(errors="replace")
+        if self._stderr not in self._cut:
+            return plain(said)
+        # A carriage return ends a line too, as in plain().
+        return plain(said.replace("\r", "\n").partition("\n")[2]) or LONG_LINE
 
     def stop(self, *, grace_s: float) -> int:
         """SIGTERM, then SIGKILL for whatever is left of the tree; its exit code."""
@@ -191,7 +201,9 @@ class LocalProcess:
                     break
                 kept += chunk
                 left -= len(chunk)
-                del kept[: max(0, len(kept) - most)]
+                if len(kept) > most:
+                    del kept[:-most]
+                    self._cut.add(number)
 
 
 class Launcher:

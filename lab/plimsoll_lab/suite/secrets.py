@@ -2,15 +2,17 @@
 
 A secret is the value of a header such as `Authorization` or `Cookie`, the password of a URL, and
 what a name such as `token` or `password` is set to: a setting, an option of a command, a variable
-or a parameter of a URL.
+or a parameter of a URL. Words of a command may be scripts of a shell. Where a text can be read in
+two ways, what is a secret in either is one.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.spec import Plan
@@ -21,13 +23,21 @@ LEAST_LENGTH = 4
 """A shorter secret would be found in the middle of ordinary words."""
 
 _NAME = r"[\w.-]*(?:passw|passphrase|secret|token|credential|api[_-]?key|private[_-]?key)[\w.-]*"
+_HEADER_NAME = rf"(?:[\w.-]*header=)?(?:[\w-]*(?:auth|authorization|cookie)|{_NAME})"
+_WORD = r"""(?:'[^']*'|"(?:\\[\s\S]|[^"\\])*"|\\.|[^\s&;|<>()"'\\])+"""
+"""A word of a shell's script, with its quotes."""
 _NAMED = re.compile(_NAME, re.IGNORECASE)
 _OPTION = re.compile(rf"--?{_NAME}", re.IGNORECASE)
-_HEADER = re.compile(
-    rf"(?:authorization|proxy-authorization|cookie|[\w-]*auth|{_NAME}):\s*(.+)", re.IGNORECASE | re.DOTALL
-)
+_HEADER = re.compile(rf"{_HEADER_NAME}:\s*(.+)", re.IGNORECASE | re.DOTALL)
+_SETTING = re.compile(rf"{_NAME}=(.+)", re.IGNORECASE | re.DOTALL)
 _SET = re.compile(rf"(?<![\w.-]){_NAME}=([^&\s\"']+)", re.IGNORECASE)
 _PASSWORD_OF_URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/\s@]+)@", re.IGNORECASE)
+_WORD_AFTER = re.compile(rf"(?<![\w.-])(?:{_NAME}=|--?{_NAME}\s+(?!-))({_WORD})", re.IGNORECASE)
+_QUOTED_HEADER = re.compile(
+    rf"""('{_HEADER_NAME}:\s*[^']+'|"{_HEADER_NAME}:\s*(?:\\[\s\S]|[^"\\])+")""", re.IGNORECASE
+)
+_BEFORE_SCRIPT = re.compile(r"-\w*c")
+"""Gives a shell its script (sh(1))."""
 _SCHEME = re.compile(r"(?:basic|bearer|digest|token|negotiate)\s+", re.IGNORECASE)
 """Of an Authorization header (RFC 9110, section 11.4): no secret, and what follows it is."""
 
@@ -45,7 +55,7 @@ def secrets_of(plan: Plan, *further: str | Sequence[str]) -> tuple[str, ...]:
 
 def secrets_in(values: Sequence[object], source: str) -> tuple[str, ...]:
     """Every secret of some settings, texts and commands, the longest first."""
-    found = {secret for value in values for secret in _secrets(value)}
+    found = {secret for value in values for secret in _secrets(value) if secret}
     short = sorted(secret for secret in found if len(secret) < LEAST_LENGTH)
     if short:
         raise SuiteError(
@@ -80,28 +90,60 @@ def redact(value: object, secrets: Sequence[str]) -> object:
 
 def _secrets(value: object) -> Iterator[str]:
     if isinstance(value, str):
-        yield from _in_text(value)
+        yield from _in_element(value, _in_script)
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            if isinstance(each, str) and _NAMED.fullmatch(str(key).rpartition(".")[2]):
+            if not isinstance(each, str):
+                yield from _secrets(each)
+            elif _NAMED.fullmatch(str(key).rpartition(".")[2]):
                 yield each
             else:
-                yield from _secrets(each)
+                yield from _in_element(each, _in_text)
     elif isinstance(value, list | tuple):
         for before, each in zip((None, *value), value, strict=False):
-            if isinstance(before, str) and isinstance(each, str) and _OPTION.fullmatch(before):
+            if not isinstance(before, str) or not isinstance(each, str):
+                yield from _secrets(each)
+            elif _OPTION.fullmatch(before):
                 yield each
+            elif _BEFORE_SCRIPT.fullmatch(before):
+                yield from _in_script(each)
             else:
                 yield from _secrets(each)
+
+
+def _in_element(text: str, search: Callable[[str], Iterator[str]]) -> Iterator[str]:
+    """The secrets of a text that may be one header or one setting as a whole."""
+    header, setting = _HEADER.fullmatch(text.strip()), _SETTING.fullmatch(text)
+    if header is not None:
+        yield _SCHEME.sub("", header[1], count=1).strip()
+    elif setting is None:
+        yield from search(text)
+    else:
+        yield setting[1]
+        # It may begin a script too, or the fields of a form: nothing shows which.
+        yield from (each for each in search(text) if len(each) >= LEAST_LENGTH)
 
 
 def _in_text(text: str) -> Iterator[str]:
-    header = _HEADER.fullmatch(text.strip())
-    if header is not None:
-        yield _SCHEME.sub("", header[1], count=1).strip()
-        return
+    """What names are set to within a text, and the passwords of its URLs."""
     for match in _SET.finditer(text):
         yield match[1]
     for match in _PASSWORD_OF_URL.finditer(text):
         user, colon, password = match[1].partition(":")
         yield password if colon else user
+
+
+def _in_script(text: str) -> Iterator[str]:
+    """The same of what a shell may read: with options, quoted values and quoted headers."""
+    found = list(_in_text(text))
+    for word in _WORD_AFTER.findall(text):
+        found += [_unquoted(word)] if _unquoted(word) in word else [_unquoted(word), word]
+    for header in _QUOTED_HEADER.findall(text):
+        found += [*_in_element(_unquoted(header), _in_text), *_in_element(header[1:-1], _in_text)]
+    # A variable with a short name, such as $1, is no secret that is too short.
+    yield from (each for each in found if len(each) >= LEAST_LENGTH or not each.startswith("$"))
+
+
+def _unquoted(word: str) -> str:
+    """What a shell makes of a word."""
+    return "".join(shlex.split(word))
