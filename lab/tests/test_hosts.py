@@ -204,16 +204,17 @@ def test_a_line_for_a_process_that_has_ended_is_no_fault(launcher: Launcher) -> 
 
 DAEMON = """
 import os, sys, time
+stays = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        time.sleep(600)
+        os.execve(sys.executable, [sys.executable, "-IS", "-c", stays], {})
     os._exit(0)
 os.wait()
 time.sleep(float(sys.argv[1]))
 """
-"""A server that becomes a daemon: in a session of its own, a child of nobody."""
+"""A server that becomes a daemon: in a session of its own, a child of nobody, and without the
+environment that it was started in, which a server that sets its title overwrites."""
 
 
 @pytest.mark.parametrize("stays_s", ["0", "600"])

@@ -97,7 +97,7 @@ def test_the_count_of_its_own_group_decides_however_it_ended(
     count(monkeypatch, itertools.count())
     group = SimpleNamespace(oom_kills=lambda: own, remove=lambda: None)
     started = subprocess.Popen(["sh", "-c", "exit 137"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process = LocalProcess(started, cast("Group", group), "mark", metered=False)
+    process = LocalProcess(started, cast("Group", group), 0, metered=False)
     try:
         wait_for_end(process)
         assert process.lacked_memory() is lacked

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import secrets
 import selectors
 import signal
@@ -39,6 +40,8 @@ READ_MOST = 4 * 2**20
 output of an ended process is read, and a process that prints without end delays no other."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that forked it ends."""
+MARKS = 1 << 20
+"""How many an agent has, one for each process that it starts: a long search starts thousands."""
 
 INTERRUPTING = {signal.SIGINT, signal.SIGTERM}
 """The signals that end the lab."""
@@ -49,7 +52,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class LocalProcess:
     """A process on this machine, its pipes read without blocking."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], group: Group | None, mark: str, *, metered: bool) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes], group: Group | None, mark: int, *, metered: bool) -> None:
         self.pid = popen.pid
         self._mark = mark
         self._popen = popen
@@ -145,7 +148,7 @@ class LocalProcess:
             os.killpg(self.pid, signal.SIGKILL)
         if self._group is None:
             # What became a daemon has left the process group; a control group would have held it.
-            guard.kill_marked(self._mark)
+            guard.kill_marked(range(self._mark, self._mark + 1))
 
     def close(self) -> None:
         """Close every descriptor that was opened for it, and remove its control group."""
@@ -211,7 +214,8 @@ class Launcher:
 
     def __init__(self) -> None:
         self._groups: Groups | None = None
-        self._mark = f"{os.getpid()}-{secrets.token_hex(8)}-"
+        first = guard.FIRST_MARK + secrets.randbits(40) * MARKS
+        self._marks = range(first, first + MARKS)
         self._guard: subprocess.Popen[bytes] | None = None
         self._started = 0
 
@@ -222,7 +226,7 @@ class Launcher:
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
-        self._tell_guard(f"mark {self._mark}")
+        self._tell_guard(f"marks {self._marks.start} {self._marks.stop}")
         if self._groups is not None:
             for root in self._groups.roots:
                 self._tell_guard(f"folder {root}")
@@ -264,7 +268,7 @@ class Launcher:
         # lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
         try:
-            mark = f"{self._mark}{self._started}."
+            mark = self._marks[self._started]
             with _keeping_to(cpus, role):
                 popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines)
         except BaseException:
@@ -288,11 +292,12 @@ class Launcher:
         role: str,
         group: Group | None,
         mask: set[signal.Signals] | set[int],
-        mark: str,
+        mark: int,
         *,
         takes_lines: bool,
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
+        _, hardest = resource.getrlimit(resource.RLIMIT_RTTIME)
         files = (
             [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in group.folders] if group else []
         )
@@ -301,6 +306,9 @@ class Launcher:
             # Between fork and exec: system calls only. The agent has one thread, so no other thread
             # holds a lock.
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            # Where the machine itself has a lower limit, the process has no mark.
+            with contextlib.suppress(ValueError):
+                resource.setrlimit(resource.RLIMIT_RTTIME, (mark, hardest))
             _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(1)
@@ -314,7 +322,6 @@ class Launcher:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env=os.environ | {guard.MARK: mark},
                 preexec_fn=enter,  # noqa: PLW1509 - see enter()
             )
         except OSError as error:
