@@ -26,6 +26,7 @@ from small_suites import GOOD, SEARCH
 from plimsoll_lab.analysis.knees import AXIS as CONNECTIONS
 from plimsoll_lab.experiment import run as experiment_run
 from plimsoll_lab.experiment.plan import RunRequest, make_plan
+from plimsoll_lab.experiment.programs import changed_programs
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import program_digests
 from plimsoll_lab.problem import LabError
@@ -228,6 +229,24 @@ def test_the_files_of_a_command_are_its_program_and_its_script(tmp_path: Path) -
     }
     assert program_digests(["true"]).keys() == {shutil.which("true")}
     assert program_digests([str(tmp_path / "missing"), "-v"]) == {}
+
+
+@pytest.mark.parametrize("before", ["env GOMAXPROCS=1", "taskset -c 0", "nice -n 5 env A=1"])
+def test_the_files_of_a_command_have_the_server_behind_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """Of a server that was found on the PATH, only the program before it was looked at."""
+    for name in ("env", "taskset", "nice", "my-server", "x.conf"):
+        (tmp_path / name).write_text(name)
+        (tmp_path / name).chmod(0o644 if name == "x.conf" else 0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = [*before.split(), "my-server", "-c", str(tmp_path / "x.conf")]
+    found = program_digests(words)
+    named = {"my-server", "x.conf", *({"env", "taskset", "nice"} & set(words))}
+    assert found.keys() == {str(tmp_path / name) for name in named}
+    (tmp_path / "my-server").write_text("built anew")
+    (changed,) = changed_programs(found, program_digests(words))
+    assert changed.startswith(f"{tmp_path / 'my-server'} was SHA-256 ")
 
 
 def test_prune_removes_the_oldest_runs_and_none_under_way(run: Path, lab: Lab) -> None:

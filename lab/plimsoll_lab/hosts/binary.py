@@ -48,12 +48,17 @@ def binary_digest(binary: str) -> str:
 
 
 def program_digests(argv: Sequence[str]) -> dict[str, str]:
-    """The SHA-256 of any command's program, and of the first of its arguments that is a file: the
-    script of an interpreter, or a configuration. By path, without what cannot be read.
+    """The SHA-256 of any command's program, of every argument that names a program too, as behind
+    env(1) or taskset(1), and of the first argument that is any other file: the script of an
+    interpreter, or a configuration. By path, without what cannot be read.
+
+    Nothing shows which of several programs is the server, and an argument such as `test` names one
+    by accident. Its file changes only with the machine's software, which no run should span either.
     """
-    files = [shutil.which(argv[0]), next(filter(_is_file, argv[1:]), None)]
+    programs = [shutil.which(word) for word in argv]
+    others = (word for word, its in zip(argv[1:], programs[1:], strict=True) if its is None and _is_file(word))
     found = {}
-    for path in files:
+    for path in (*programs, next(others, None)):
         if path is not None:
             with contextlib.suppress(OSError):
                 found[path] = _digest(path)

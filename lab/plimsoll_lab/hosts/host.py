@@ -241,7 +241,7 @@ class Host:
         return self.binary or binary
 
     def program_digests(self, argv: Sequence[str]) -> Mapping[str, str]:
-        """The SHA-256 of a command's program and of its script there, by the file's path."""
+        """The SHA-256 of a command's programs and of its script there, by the file's path."""
         return self.connection.ask(DigestProgram(argv=tuple(argv)))
 
     def own_time(self, unix_s: float) -> float:

@@ -334,7 +334,7 @@ class Inspection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DigestProgram(Message[Mapping[str, str]]):
-    """Asks for the SHA-256 of a command's program and of its script there; answered by each digest
+    """Asks for the SHA-256 of a command's programs and of its script there; answered by each digest
     by its file's path.
     """
 
