@@ -339,7 +339,11 @@ def is_running(pid: int) -> bool:
     return stat.rpartition(") ")[2][0] != "Z"
 
 
-def test_a_build_ends_with_all_that_it_has_started_where_the_gate_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
+def test_a_build_ends_with_all_that_it_has_started_where_the_gate_ends(tmp_path: Path, how: signal.Signals) -> None:
+    """Of a lab that was killed the build went on, in a folder that the next one removed."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     (tmp_path / "api.toml").write_text(SUITE + '[server]\ncommand = ["x", "{port}"]\nready = "tcp:{port}"\n')
     make_repository(tmp_path)
     told = tmp_path / "compiler"
@@ -351,24 +355,30 @@ def test_a_build_ends_with_all_that_it_has_started_where_the_gate_is_interrupted
     build = shlex.join([sys.executable, "-c", building])
     gate = [sys.executable, "-m", "plimsoll_lab", "gate", "api.toml", "--base", "git:HEAD", "--new", "x"]
     with subprocess.Popen(
-        [*gate, "--build", build], cwd=tmp_path, env=lab_environment(), stderr=subprocess.PIPE
+        [*gate, "--build", build],
+        cwd=tmp_path,
+        env=lab_environment(TMPDIR=str(temporary)),
+        stderr=subprocess.PIPE,
     ) as lab:
         try:
             while not told.exists():
                 assert lab.poll() is None
                 time.sleep(0.01)
             compiler = int(told.read_text())
-            lab.send_signal(signal.SIGTERM)
+            lab.send_signal(how)
             lab.communicate(timeout=300)
             deadline = time.monotonic() + 60
-            while is_running(compiler) and time.monotonic() < deadline:
+            while (is_running(compiler) or list(temporary.iterdir())) and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert not is_running(compiler)
+            assert not list(temporary.iterdir())
         finally:
             lab.kill()
             if told.exists():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(told.read_text()), signal.SIGKILL)
+    if how == signal.SIGKILL:
+        run_lab(tmp_path, *gate[3:], "--build", "false")
     assert not list(tmp_path.glob(".git/worktrees/*"))
 
 
@@ -389,7 +399,7 @@ def test_a_build_has_nobody_to_ask(tmp_path: Path) -> None:
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     code = (
         "import sys; from pathlib import Path; from plimsoll_lab.experiment.revision import checked_out\n"
-        "with checked_out('HEAD', sys.argv[1], Path.cwd()) as tree: print((tree / 'answer').read_text())"
+        "with checked_out('HEAD', sys.argv[1], Path.cwd()) as built: print((built.folder / 'answer').read_text())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "sh -c 'cat > answer; tty >> answer || true'"],

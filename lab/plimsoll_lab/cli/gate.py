@@ -14,7 +14,7 @@ from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
 from plimsoll_lab.cli.verb import USAGE, Verb, add_out
 from plimsoll_lab.experiment.plan import RunRequest
-from plimsoll_lab.experiment.revision import PREFIX, checked_out, commit_of
+from plimsoll_lab.experiment.revision import PREFIX, checked_out
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.report.gate import FILES
 from plimsoll_lab.stats.reasons import percent
@@ -81,8 +81,8 @@ def _command(
     command = suite.server.get("command")
     if not isinstance(command, tuple):
         raise LabError(f"{given}: the suite's [server] has no command to run in the checkout", exit_code=USAGE)
-    folder = stack.enter_context(checked_out(given.removeprefix(PREFIX), options.build, path.resolve().parent))
-    return tuple(word.replace("{dir}", str(folder)) for word in command), PREFIX + commit_of(folder)
+    checkout = stack.enter_context(checked_out(given.removeprefix(PREFIX), options.build, path.resolve().parent))
+    return tuple(word.replace("{dir}", str(checkout.folder)) for word in command), PREFIX + checkout.commit
 
 
 def _sized(options: argparse.Namespace, changes: dict[str, Value]) -> tuple[Plan, RunRequest]:

@@ -256,10 +256,17 @@ class Launcher:
 
     @contextlib.contextmanager
     def start(
-        self, argv: Sequence[str], *, role: str, metered: bool, takes_lines: bool = False, cpus: tuple[int, ...] = ()
+        self,
+        argv: Sequence[str],
+        *,
+        role: str,
+        metered: bool,
+        takes_lines: bool = False,
+        cpus: tuple[int, ...] = (),
+        directory: str | None = None,
     ) -> Iterator[LocalProcess]:
-        """Start a process, on the given CPUs or on all; leaving the context ends its whole tree,
-        however the context is left.
+        """Start a process, on the given CPUs or on all, in a directory or in the lab's own; leaving
+        the context ends its whole tree, however the context is left.
         """
         self._started += 1
         group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
@@ -270,7 +277,7 @@ class Launcher:
         try:
             mark = self._marks[self._started]
             with _keeping_to(cpus, role):
-                popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines)
+                popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines, directory=directory)
         except BaseException:
             if group is not None:
                 group.remove()
@@ -295,6 +302,7 @@ class Launcher:
         mark: int,
         *,
         takes_lines: bool,
+        directory: str | None,
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
         _, hardest = resource.getrlimit(resource.RLIMIT_RTTIME)
@@ -318,6 +326,7 @@ class Launcher:
         try:
             return subprocess.Popen(
                 list(argv),
+                cwd=directory,
                 stdin=subprocess.PIPE if takes_lines else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
