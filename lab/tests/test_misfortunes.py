@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -112,6 +113,38 @@ def test_nothing_outlives_a_killed_lab(suite_file: Path, tmp_path: Path) -> None
         time.sleep(0.02)
     left = [path for path in Path("/sys/fs/cgroup").glob(f"*/**/plimsoll-{run.pid}-*") if path.is_dir()]
     assert left == []
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_a_binary_that_says_nothing_about_its_settings_ends_with_the_lab(
+    suite_file: Path, tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    """The lab waited for it without end once it was told to end, and left it behind if killed."""
+    silent, told = tmp_path / "plimsoll", tmp_path / "pid"
+    silent.write_text(f"#!/bin/sh\necho $$ > {told}.half\nmv {told}.half {told}\nexec sleep 600\n")
+    silent.chmod(0o755)
+    plan = (
+        "from plimsoll_lab.cli.program import main\n"
+        "from plimsoll_lab.experiment import binary_check\n"
+        "binary_check.PATIENCE_S = 600.0\n"
+        f"main(['plan', {str(suite_file)!r}])\n"
+    )
+    environment = lab_environment(PLIMSOLL_BIN=str(silent), MARK=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", plan], cwd=tmp_path, env=environment) as lab:
+        try:
+            while not told.exists():
+                assert lab.poll() is None
+                time.sleep(0.01)
+            lab.send_signal(how)
+            assert lab.wait(timeout=120) == code
+            deadline = time.monotonic() + 120
+            while marked(tmp_path):
+                assert time.monotonic() < deadline, marked(tmp_path)
+                time.sleep(0.02)
+        finally:
+            lab.kill()
+            if marked(tmp_path):
+                os.kill(int(told.read_text()), signal.SIGKILL)
 
 
 def marked(mark: Path) -> list[str]:

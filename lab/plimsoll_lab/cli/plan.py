@@ -26,15 +26,16 @@ NEWEST = ""
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from plimsoll_lab.experiment.plan_summary import describe_plan  # noqa: PLC0415 - loads the statistics
-    from plimsoll_lab.report.plan import render_plan, render_scale  # noqa: PLC0415
-
     if options.scale is None and (options.target_connections, options.target_rate) != (None, None):
         raise LabError("--target-connections and --target-rate need --scale, a run to scale from", exit_code=USAGE)
     plan, _ = read_plan(options)
+    # Before the statistics, which start threads: the binary is forked from a process of one.
+    refuse_what_the_binary_refuses(plan, find_binary())
+    from plimsoll_lab.experiment.plan_summary import describe_plan  # noqa: PLC0415 - loads the statistics
+    from plimsoll_lab.report.plan import render_plan, render_scale  # noqa: PLC0415
+
     run = None if options.scale is None else _run_to_scale_from(options.scale, plan.suite.name)
     scaled = None if run is None else _scale(run, options)
-    refuse_what_the_binary_refuses(plan, find_binary())
     described = describe_plan(plan)
     if options.json:
         scale = {} if run is None or scaled is None else {"scale": {"run": str(run.path)} | scaled.to_json()}

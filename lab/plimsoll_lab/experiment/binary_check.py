@@ -7,10 +7,10 @@ at its first event.
 
 from __future__ import annotations
 
-import selectors
-import subprocess
+import time
 from collections.abc import Collection, Iterator, Sequence
 
+from plimsoll_lab.hosts.processes import Launcher, wait_for
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
 from plimsoll_lab.suite.settings import Settings
@@ -27,13 +27,14 @@ PATIENCE_S = 5.0
 def refuse_what_the_binary_refuses(plan: Plan, binary: str) -> None:
     """Raise SuiteError for the first point whose server or load the binary refuses."""
     asked: set[tuple[str, ...]] = set()
-    for table, arguments in _commands(plan):
-        if tuple(arguments) in asked:
-            continue
-        asked.add(tuple(arguments))
-        said = _refusal([binary, *arguments])
-        if said is not None:
-            raise SuiteError(f"{plan.suite.source}: [{table}]: plimsoll refuses this: {said}")
+    with Launcher() as launcher:
+        for table, arguments in _commands(plan):
+            if tuple(arguments) in asked:
+                continue
+            asked.add(tuple(arguments))
+            said = _refusal(launcher, [binary, *arguments])
+            if said is not None:
+                raise SuiteError(f"{plan.suite.source}: [{table}]: plimsoll refuses this: {said}")
 
 
 def _commands(plan: Plan) -> Iterator[tuple[str, list[str]]]:
@@ -63,27 +64,13 @@ def _flags(settings: Settings, plan: Plan, ours: Collection[str]) -> list[str]:
     )
 
 
-def _refusal(command: Sequence[str]) -> str | None:
+def _refusal(launcher: Launcher, command: Sequence[str]) -> str | None:
     """What the binary says, if it refuses its arguments."""
-    with (
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
-        selectors.DefaultSelector() as selector,
-    ):
-        out, err = process.stdout, process.stderr
-        assert out is not None
-        assert err is not None
-        selector.register(out, selectors.EVENT_READ)
-        silent = not selector.select(PATIENCE_S)
-        # A process that closes its output without a word is about to end.
-        code = None if silent or out.readline() else _ended(process)
-        process.kill()
-        said = err.read()
-    first = said.strip().splitlines()
+    deadline = time.monotonic() + PATIENCE_S
+    with launcher.start(command, role="program", metered=False) as process:
+        while (code := process.exit_code()) is None and not process.take_lines():
+            if (left_s := deadline - time.monotonic()) <= 0:
+                break
+            wait_for([process], left_s)
+        first = process.stderr_tail().splitlines()
     return (first[0].removeprefix("error: ") if first else "no reason given") if code == USAGE else None
-
-
-def _ended(process: subprocess.Popen[str]) -> int | None:
-    try:
-        return process.wait(PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        return None
