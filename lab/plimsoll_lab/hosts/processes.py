@@ -117,8 +117,8 @@ class LocalProcess:
         return code == -signal.SIGKILL and before is not None and now is not None and now > before
 
     def stderr_tail(self) -> str:
-        """The end of what it has printed to stderr, as plain text. It begins with a whole line: half
-        a line may begin with half a secret, which nobody recognises.
+        """The end of what it has printed to stderr, as plain text. It begins with a whole line, as
+        half a line may begin with half a secret, which would not be recognised.
         """
         self._read(self._stderr)
         said = self._kept[self._stderr].decode(errors="replace")
