@@ -39,9 +39,9 @@ class Checkout:
 
 @contextlib.contextmanager
 def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[Checkout]:
-    """A revision of the repository of `directory`, checked out and built. With the context or with the
-    lab the checkout is removed, and all that its build has started ends. Raises `LabError` where git
-    or the build fails.
+    """A revision of the repository of `directory`, checked out and built. The checkout is removed,
+    and all that its build has started ends, with the context or the lab. Raises `LabError` where
+    git or the build fails.
     """
     with Launcher() as launcher, scratch.ScratchFolder() as parent:
         launcher.remove_after(parent.path)

@@ -33,9 +33,7 @@ _SETTING = re.compile(rf"{_NAME}=(.+)", re.IGNORECASE | re.DOTALL)
 _SET = re.compile(rf"(?<![\w.-]){_NAME}=([^&\s\"']+)", re.IGNORECASE)
 _PASSWORD_OF_URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/\s@]+)@", re.IGNORECASE)
 _WORD_AFTER = re.compile(rf"(?<![\w.-])(?:{_NAME}=|--?{_NAME}\s+(?!-))({_WORD})", re.IGNORECASE)
-_QUOTED_HEADER = re.compile(
-    rf"""('{_HEADER_NAME}:\s*[^']+'|"{_HEADER_NAME}:\s*(?:\\[\s\S]|[^"\\])+")""", re.IGNORECASE
-)
+_QUOTED_HEADER = re.compile(rf"""('{_HEADER_NAME}:\s*[^']+'|"{_HEADER_NAME}:\s*(?:\\[\s\S]|[^"\\])+")""", re.IGNORECASE)
 _BEFORE_SCRIPT = re.compile(r"-\w*c")
 """Gives a shell its script (sh(1))."""
 _SCHEME = re.compile(r"(?:basic|bearer|digest|token|negotiate)\s+", re.IGNORECASE)
@@ -101,14 +99,20 @@ def _secrets(value: object) -> Iterator[str]:
                 yield from _in_element(each, _in_text)
     elif isinstance(value, list | tuple):
         for before, each in zip((None, *value), value, strict=False):
-            if not isinstance(before, str) or not isinstance(each, str):
-                yield from _secrets(each)
-            elif _OPTION.fullmatch(before):
-                yield each
-            elif _BEFORE_SCRIPT.fullmatch(before):
-                yield from _in_script(each)
+            if isinstance(before, str) and isinstance(each, str):
+                yield from _in_word(each, before)
             else:
                 yield from _secrets(each)
+
+
+def _in_word(word: str, before: str) -> Iterator[str]:
+    """The secrets of a word of a command, after another one."""
+    if _OPTION.fullmatch(before):
+        yield word
+    elif _BEFORE_SCRIPT.fullmatch(before):
+        yield from _in_script(word)
+    else:
+        yield from _in_element(word, _in_script)
 
 
 def _in_element(text: str, search: Callable[[str], Iterator[str]]) -> Iterator[str]:
