@@ -35,6 +35,9 @@ from browser import (
     tab_to,
 )
 from laboratory import environment, lab_command
+from plimsoll_lab.analysis.summary import summarise_run
+from plimsoll_lab.report.export import export
+from plimsoll_lab.report.page import write_page
 
 pytestmark = needs_chromium
 
@@ -193,6 +196,44 @@ def test_the_live_page_shows_the_trial_under_way_and_survives_the_run_s_death(br
     page.goto(served.address)
     assert page.locator(".badge.killed").inner_text() == "killed"
     assert grave(page) == []
+
+
+THEIRS = """<!doctype html>
+<title>asks</title>
+<script>
+fetch("/runs/1").then((answer) => answer.text()).then(() => "read", () => "refused").then((outcome) => {
+  document.title = outcome;
+});
+</script>
+"""
+"""A report whose script asks for another run."""
+
+
+def test_the_report_of_a_copied_run_cannot_read_another_run(browser: Browser, served: Served) -> None:
+    folder = served.next_run()
+    stored_run(folder)
+    (folder / "report.html").write_text(THEIRS)
+    page = visited(browser, served, served.page_of(folder)).page
+    expect(page).to_have_title("refused", timeout=HANGS_MS)
+
+
+def test_a_report_offers_its_files_and_its_charts_from_the_server_too(browser: Browser, served: Served) -> None:
+    run = stored_run(served.next_run(), ("epoll", "poll"), repeat=6)
+    write_page(run, summarise_run(run))
+    page = visited(browser, served, served.page_of(run.path)).page
+    draw_all(page)
+    for path in export(run, ["csv"]):
+        with page.expect_download() as started:
+            page.locator(f"a[download='{path.name}']").click()
+        assert started.value.path().read_bytes() == path.read_bytes()
+    page.locator(".vega-embed summary").first.click()
+    for kind, begins in (("svg", b"<svg"), ("png", b"\x89PNG")):
+        link = page.locator(f".vega-embed a[download$='.{kind}']").first
+        link.dispatch_event("mousedown")  # the picture is made, and its address then is the link's
+        expect(link).to_have_attribute("href", re.compile("^(blob|data):"), timeout=HANGS_MS)
+        with page.expect_download() as started:
+            link.click()
+        assert started.value.path().read_bytes().startswith(begins)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -76,6 +77,37 @@ def test_a_run_that_has_ended_opens_its_report(address: str, folder: Path) -> No
     answer, text = get(address, "/runs/1")
     assert answer.status == 200
     assert text == (folder / "runs/0001/report.html").read_text()
+
+
+def test_the_scripts_of_a_report_have_no_origin_and_ask_for_nothing(address: str) -> None:
+    """A report that was copied from somebody else could read every run, and send it away."""
+    policy = str(get(address, "/runs/1")[0].getheader("Content-Security-Policy"))
+    rules = {name: words for name, *words in (each.split() for each in policy.split(";"))}
+    assert rules["sandbox"] == ["allow-scripts", "allow-downloads"]
+    assert rules["default-src"] == rules["form-action"] == ["'none'"]
+    assert "connect-src" not in rules, "it would take the place of default-src"
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_a_report_that_is_no_plain_file_is_not_shown(address: str, folder: Path, tmp_path: Path, kind: str) -> None:
+    """By a link in a run, which may be a copy, any file of the machine was shown."""
+    secret, report = tmp_path / "credentials", folder / "runs/0002/report.html"
+    secret.write_text("the key")
+    whole = report.with_name("kept")
+    report.rename(whole)
+    try:
+        if kind == "link":
+            report.symlink_to(secret)
+        elif kind == "folder":
+            report.mkdir()
+        else:
+            os.mkfifo(report)
+        answer, text = get(address, "/runs/2")
+        assert (answer.status, "the key" in text) == (404, False)
+        assert "plimsoll lab report runs/0002" in text
+    finally:
+        (report.rmdir if kind == "folder" else report.unlink)()
+        whole.rename(report)
 
 
 def test_the_events_of_an_ended_run_end_with_how_it_ended(address: str) -> None:

@@ -35,9 +35,15 @@ class Site:
     async def run(self, request: Request) -> Response:
         """A run's own page; of a run under way, the live one."""
         folder = _folder(self._out, request.path_params["number"])
-        if folder.is_locked() or not folder.report.is_file():
+        report = folder.report
+        if folder.is_locked() or not (report.exists() or report.is_symlink()):
             return RedirectResponse(f"/runs/{request.path_params['number']}/live")
-        return FileResponse(folder.report, headers={"Content-Security-Policy": REPORT_POLICY})
+        # A run may be a copy of somebody else's, and a link in it lead to any file of this machine.
+        if report.is_symlink() or not report.is_file():
+            raise LabError(
+                f"{report} is not shown: it is a link or no file; 'plimsoll lab report {folder.path}' writes it anew"
+            )
+        return FileResponse(report, headers={"Content-Security-Policy": REPORT_POLICY})
 
     async def live(self, request: Request) -> Response:
         """A run under way."""
