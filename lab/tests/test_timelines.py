@@ -5,16 +5,19 @@ request.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pytest
+from made_records import stored_run
 
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store import timelines
+from plimsoll_lab.store.query import ask as ask_runs
 from plimsoll_lab.store.records import Sample, TrialRecord
 
 TRIAL = TrialRecord(
@@ -115,6 +118,59 @@ def test_a_trial_that_is_made_again_has_no_table_of_its_first_measurement(tmp_pa
     timelines.write_timelines(tmp_path, tmp_path / "records", TRIAL)
     assert timelines.read_by_connections(tmp_path, TRIAL) == []
     assert [each.name for each in tmp_path.rglob("*.parquet")] == ["0003.parquet"], "its timeline"
+
+
+class Killed(BaseException):
+    """The lab ends here."""
+
+
+class Killing:
+    """A database of a lab that is killed as it writes one of its tables: half of it is on disk."""
+
+    table = ""
+    """The folder of that table."""
+    connect = duckdb.connect
+
+    def __init__(self) -> None:
+        self._database = Killing.connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    def execute(self, sql: str, values: object = None) -> duckdb.DuckDBPyConnection:
+        """Answer a query, and be killed at the one that writes the table."""
+        found = self._database.execute(sql, values)
+        _, copies, target = sql.partition(" TO '")
+        if copies and f"/{self.table}/" in target:
+            written = target.partition("'")[0]
+            os.truncate(written, Path(written).stat().st_size // 2)
+            raise Killed
+        return found
+
+
+@pytest.mark.parametrize("table", ["timelines", "requests", "connections"])
+def test_a_lab_that_is_killed_as_it_writes_a_table_leaves_the_runs_to_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """Half a table had its name, and no query over the folder was answered until the resume."""
+    run = stored_run(tmp_path / "0001")
+    records = run.records(3)
+    records.rmdir()
+    log(records, [(11.0, 1, 1, 1e6), (12.0, 2, 1, 1e6)])
+    told = {name: 1 for name in timelines.CONNECTIONS if name not in {"trial", "part"}} | {"success": True}
+    (records / "load.connections.jsonl").write_text(json.dumps(told) + "\n")
+    monkeypatch.setattr(Killing, "table", table)
+    monkeypatch.setattr(duckdb, "connect", Killing)
+    with pytest.raises(Killed):
+        timelines.write_timelines(run.path, records, TRIAL)
+    monkeypatch.undo()
+    (run.path / table / "0003.parquet.tmp").write_bytes(b"PAR1")  # what is left of the draft
+    assert ask_runs(tmp_path, f"SELECT count(*) FROM {table}").rows == [(0,)]
+    timelines.write_timelines(run.path, records, TRIAL)
+    assert ask_runs(tmp_path, f"SELECT count(*) > 0 FROM {table}").rows == [(True,)]
 
 
 def test_response_times_are_told_by_the_connections_up(tmp_path: Path) -> None:

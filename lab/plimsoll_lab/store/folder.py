@@ -238,27 +238,41 @@ def runs_in(out: Path) -> list[RunFolder]:
     return list_runs(out)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str, *, then: str = GOES_ON) -> None:
     """Write a file so that it is either the old or the new one, whatever happens, and the new one
-    once this returns.
+    once this returns. Raises `LabError` where the disk refuses it; `then` is what to do once that
+    is corrected.
+    """
+    with replacing(path, then=then) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: Path, *, then: str = GOES_ON) -> Iterator[Path]:
+    """The same of a file that is written otherwise: a draft beside it, to be written in the block,
+    at whose end it takes the file's place.
     """
     draft = path.with_name(path.name + ".tmp")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield draft
+        _sync(draft)
         draft.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _sync(path.parent)
     except OSError as error:
+        mend = "free some space there" if error.errno in FULL else "correct that"
+        raise LabError(f"cannot write {path}: {error.strerror}; {mend}, then {then}") from None
+    finally:
         with contextlib.suppress(OSError):
             draft.unlink()
-        mend = "free some space there" if error.errno in FULL else "correct that"
-        raise LabError(f"cannot write {path}: {error.strerror}; {mend}, then {GOES_ON}") from None
+
+
+def _sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _numbers(out: Path) -> list[int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.problem import GOES_ON, LabError
+from plimsoll_lab.store.folder import replacing
 from plimsoll_lab.store.program_output import CaptureSummary, HostRow, Second, read_output
 from plimsoll_lab.store.records import Json, TrialRecord
 
@@ -278,11 +279,18 @@ def _write_table(path: Path, columns: Mapping[str, str], rows: Iterable[Json]) -
         lines.writelines(json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
     typed = ", ".join(f"{name}: '{kind}'" for name, kind in columns.items())
     with _writing(path) as database:
-        database.execute(
-            f"COPY (SELECT * FROM read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {{{typed}}})) "
-            f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
-        )
+        rows_of = f"read_json('{_quoted(draft)}', format = 'newline_delimited', columns = {{{typed}}})"
+        _copy(database, f"SELECT * FROM {rows_of}", path)
     draft.unlink()
+
+
+def _copy(database: duckdb.DuckDBPyConnection, query: str, path: Path) -> None:
+    """Write what a query gives as Parquet, whole or not at all: no query over the runs is answered
+    where a killed lab has left half a table.
+    """
+    # DuckDB itself writes elsewhere first only where the file is there already.
+    with replacing(path) as draft:
+        database.execute(f"COPY ({query}) TO '{_quoted(draft)}' (FORMAT parquet, COMPRESSION zstd)")
 
 
 def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> None:
@@ -305,10 +313,7 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
         # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
         # come again.
         draw = f"USING SAMPLE reservoir({REQUESTS_KEPT} ROWS) REPEATABLE (1)" if count > REQUESTS_KEPT else ""
-        database.execute(
-            f"COPY (SELECT {trial.number} AS trial, * FROM (SELECT * FROM log_up) {draw}) "
-            f"TO '{_quoted(path)}' (FORMAT parquet, COMPRESSION zstd)"
-        )
+        _copy(database, f"SELECT {trial.number} AS trial, * FROM (SELECT * FROM log_up) {draw}", path)
 
 
 _UP = """
