@@ -10,6 +10,8 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 """Errors of a disk, or a quota, without room."""
 GOES_ON = "'plimsoll lab resume' goes on with what is stored"
 """What a run that the disk ended can do next."""
+BEGIN_AGAIN = "begin the run again; 'plimsoll lab prune' removes the folder that is left"
+"""What to do where the disk refused a run's own record."""
 
 
 class LabError(Exception):

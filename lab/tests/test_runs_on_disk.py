@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -56,6 +56,20 @@ def test_a_disk_that_cannot_be_written_stops_with_what_to_do_and_leaves_the_old_
     assert "plimsoll lab resume" in str(stopped.value)
     assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
     assert path.read_text() == "old"
+
+
+def test_a_run_whose_record_the_disk_refuses_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was to be resumed, and was no run."""
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = new_run(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(LabError, match="free some space there, then begin the run again; 'plimsoll lab prune'"):
+            folder.write_run(run_record())
+    assert [each.name for each in folder.path.iterdir()] == ["trials"]
 
 
 def test_a_table_that_cannot_be_written_stops_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +279,94 @@ def test_prune_removes_the_oldest_runs_and_none_under_way(run: Path, lab: Lab) -
         assert lab("prune", "--keep", "1", "--yes").stdout.split() == ["removed", "runs/0001", "removed", "runs/0003"]
     assert sorted(path.name for path in run.parent.iterdir()) == ["0002", "0004"]
     assert lab("prune", "--older", "24h", "--yes").stdout == "removed runs/0004\n"
+
+
+def names(runs: Path) -> list[str]:
+    return sorted(path.name for path in runs.iterdir())
+
+
+def test_a_damaged_run_hides_no_other_from_prune(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for number in ("0001", "0002", "0003"):
+        stored_run(runs / number)
+    (runs / "0001/run.json").write_text("{")
+    done = lab_here(tmp_path, "prune", "--keep", "1", "--yes")
+    assert (done.returncode, done.stdout) == (1, "removed runs/0002\n")
+    assert "runs/0001/run.json: is damaged" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert names(runs) == ["0001", "0003"]
+
+
+FAR_OFF = 2**33
+"""The year 2242, in seconds since 1970."""
+
+
+def test_prune_removes_what_is_left_of_runs_without_a_record(tmp_path: Path) -> None:
+    """Of a disk that was full as a run began, or of a lab that was killed as it removed one."""
+    runs = tmp_path / "runs"
+    stored_run(runs / "0001")
+    changed_s = {"0002/trials": 0, "0003/captures": 0, "0004/trials": FAR_OFF, "0005/trials": 0, "2024/holidays": 0}
+    for name, at_s in changed_s.items():
+        (runs / name).mkdir(parents=True)
+        os.utime((runs / name).parent, (at_s, at_s))
+    with RunFolder(path=runs / "0005").lock():
+        done = lab_here(tmp_path, "prune", "--keep", "9")
+        assert done.stdout.splitlines()[:-1] == ["would remove runs/0002", "would remove runs/0003"]
+        done = lab_here(tmp_path, "prune", "--keep", "9", "--yes")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "removed runs/0002\nremoved runs/0003\n")
+    assert names(runs) == ["0001", "0004", "0005", "2024"], "a run, one that begins, one under way, none of ours"
+
+
+def test_prune_removes_nothing_without_a_record_that_is_younger_than_is_asked_for(tmp_path: Path) -> None:
+    rest = tmp_path / "runs/0001"
+    (rest / "trials").mkdir(parents=True)
+    os.utime(rest, (time.time() - 100_000,) * 2)
+    prune = ("prune", "--keep", "9", "--yes", "--older")
+    assert lab_here(tmp_path, *prune, "48h").stdout == "no run to remove\n"
+    assert lab_here(tmp_path, *prune, "24h").stdout == "removed runs/0001\n"
+
+
+def test_what_a_killed_prune_leaves_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stored_run(tmp_path / "runs/0001")
+    (folder.captures() / "0001.pcapng").touch()
+    (folder.path / "points.csv").touch()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.remove()
+    os.utime(folder.path, (0, 0))
+    assert lab_here(tmp_path, "prune", "--keep", "9", "--yes").stdout == "removed runs/0001\n"
+    assert names(tmp_path / "runs") == []
+
+
+def forbidding(called: Callable[..., object]) -> Callable[..., object]:
+    """The same, but of the run 0001: that is another user's, and the kernel refuses it."""
+
+    def refused(path: Path, *arguments: object, **more: object) -> object:
+        if "0001" in path.parts:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return called(path, *arguments, **more)
+
+    return refused
+
+
+def test_a_run_of_another_user_stays_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was an internal error."""
+    for number in ("0001", "0002"):
+        stored_run(tmp_path / "runs" / number)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", forbidding(Path.unlink))
+        done = lab_here(tmp_path, "prune", "--keep", "0", "--yes")
+    said = "error: cannot remove runs/0001: Permission denied; prune as the user who made it\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "removed runs/0002\n", said)
+    for name in ("is_file", "read_text"):
+        monkeypatch.setattr(Path, name, forbidding(getattr(Path, name)))
+    done = lab_here(tmp_path, "list")
+    assert (done.returncode, done.stderr) == (1, "error: runs/0001/run.json: cannot be read: Permission denied\n")
 
 
 @pytest.mark.parametrize("verb", [("list",), ("prune", "--keep", "1"), ("query", "SELECT 1")], ids=lambda verb: verb[0])

@@ -1,4 +1,4 @@
-"""`plimsoll lab prune`: removes old runs."""
+"""`plimsoll lab prune`: removes old runs, and what is left of runs without a record."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import json
 import time
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, add_out, say
+from plimsoll_lab.cli.verb import DONE, FAILED, USAGE, Verb, add_out, refuse, say
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.folder import runs_in
+from plimsoll_lab.store.folder import RunFolder, remains_in, runs_in
 from plimsoll_lab.suite import units
+
+JUST_MADE_S = 60.0
+"""A run that begins has neither its record nor its lock for a moment."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,23 +32,46 @@ def _prune(options: argparse.Namespace) -> int:
         age_s = units.duration_s(options.older) if options.older is not None else 0.0
     except ValueError as refusal:
         raise LabError(f"prune: --older: {refusal}", exit_code=USAGE) from None
-    runs = runs_in(Path(options.out))
+    out = Path(options.out)
+    runs = runs_in(out)
     old = runs[: max(0, len(runs) - options.keep)] if options.keep is not None else runs
-    found = 0
-    for folder in old:
-        began_s = folder.read_run().started_unix_s
-        if time.time() - began_s < age_s or folder.is_locked():
+    candidates = [(folder, _began_s, age_s) for folder in old]
+    candidates += [(folder, _changed_s, max(age_s, JUST_MADE_S)) for folder in remains_in(out)]
+    code, found = DONE, 0
+    for folder, since_s, least_s in candidates:
+        try:
+            if time.time() - since_s(folder) < least_s or folder.is_locked():
+                continue
+            if options.yes:
+                folder.remove()
+        except (LabError, OSError) as error:
+            # The others are removed all the same.
+            code = refuse(_why(folder, error), FAILED)
             continue
-        if options.yes:
-            folder.remove()
         found += 1
         done = "removed" if options.yes else "would remove"
         say(json.dumps({"run": str(folder.path), "removed": options.yes}) if options.json else f"{done} {folder.path}")
-    if not options.json and not found:
+    if not options.json and not found and code == DONE:
         say("no run to remove")
-    elif not options.json and not options.yes:
+    elif not options.json and found and not options.yes:
         say("nothing is removed yet; add --yes to remove them")
-    return DONE
+    return code
+
+
+def _began_s(folder: RunFolder) -> float:
+    return folder.read_run().started_unix_s
+
+
+def _changed_s(folder: RunFolder) -> float:
+    return folder.path.stat().st_mtime
+
+
+def _why(folder: RunFolder, error: LabError | OSError) -> str:
+    """Why a folder stays, and what to do."""
+    if isinstance(error, LabError):
+        return str(error)
+    mend = "prune as the user who made it" if isinstance(error, PermissionError) else "correct that, and prune again"
+    return f"cannot remove {folder.path}: {error.strerror or error}; {mend}"
 
 
 VERB = Verb(

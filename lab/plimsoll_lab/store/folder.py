@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from plimsoll_lab.problem import FULL, GOES_ON, LabError
+from plimsoll_lab.problem import BEGIN_AGAIN, FULL, GOES_ON, LabError
 from plimsoll_lab.store.faults import faults_of, list_named_figures
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
@@ -28,6 +28,24 @@ MOST_NEGATIVE, MOST = -(2**63), 2**64 - 1
 """The whole numbers that programs print: of the lab's own, none is greater."""
 LOOKED_AT_S = 0.1
 """A look at whether a run is locked takes the lock for microseconds; a lab at work keeps it."""
+PARTS = frozenset(
+    {
+        "trials",
+        "null",
+        "attempts",
+        "records",
+        "captures",
+        "timelines",
+        "requests",
+        "connections",
+        "charts",
+        "hgrm",
+        "events.jsonl",
+        "report.html",
+        "run.json.tmp",
+    }
+)
+"""What a run's folder holds beside its record: each folder, and each file but those of exports."""
 
 
 def _as_it_is(record: object) -> object:
@@ -72,8 +90,9 @@ class RunFolder:
 
     def write_run(self, record: RunRecord) -> None:
         """Write the run's own record."""
-        text = json.dumps(self.hide(record.to_json()), indent=1, ensure_ascii=False)
-        write_atomically(self.path / "run.json", text + "\n")
+        path, text = self.path / "run.json", json.dumps(self.hide(record.to_json()), indent=1, ensure_ascii=False)
+        # Without a record there is no run yet that could go on.
+        write_atomically(path, text + "\n", then=GOES_ON if path.exists() else BEGIN_AGAIN)
 
     def read_run(self) -> RunRecord:
         """The run's own record."""
@@ -154,9 +173,16 @@ class RunFolder:
         return "killed" if record.status == "running" and not self.is_locked() else record.status
 
     def remove(self) -> None:
-        """Remove it for good; first its record, so that after a crash the rest is no run."""
+        """Remove it for good; first its record, so that after a crash the rest is no run, and then
+        its other files, so that `remains_in` finds the rest.
+
+        Raises `OSError` where something may not be removed.
+        """
         with self.lock():
-            (self.path / "run.json").unlink()
+            (self.path / "run.json").unlink(missing_ok=True)
+            for each in self.path.iterdir():
+                if each.is_symlink() or not each.is_dir():
+                    each.unlink()
             shutil.rmtree(self.path)
 
     @contextlib.contextmanager
@@ -223,10 +249,7 @@ def refuse_twice(runs: Sequence[RunFolder]) -> None:
 
 def list_runs(out: Path) -> list[RunFolder]:
     """Every run below `out`, the oldest first."""
-    if not out.is_dir():
-        return []
-    folders = (RunFolder(path=out / f"{number:0{DIGITS}d}") for number in sorted(_numbers(out)))
-    return [folder for folder in folders if (folder.path / "run.json").is_file()]
+    return [folder for folder in _numbered(out) if _is_run(folder.path)]
 
 
 def runs_in(out: Path) -> list[RunFolder]:
@@ -236,6 +259,14 @@ def runs_in(out: Path) -> list[RunFolder]:
     if not out.is_dir():
         raise LabError(f"there is no folder {out}; name the folder with the runs, such as --out runs", exit_code=2)
     return list_runs(out)
+
+
+def remains_in(out: Path) -> list[RunFolder]:
+    """What is left below `out` of runs without a record, the oldest first: the disk was full as
+    they began, or a lab was killed as it removed them. A folder that holds anything else than the
+    parts of a run is none of ours.
+    """
+    return [folder for folder in _numbered(out) if _is_rest(folder.path)]
 
 
 def write_atomically(path: Path, text: str, *, then: str = GOES_ON) -> None:
@@ -275,8 +306,30 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _numbers(out: Path) -> list[int]:
-    return [int(child.name) for child in out.iterdir() if child.name.isdigit() and child.is_dir()]
+def _numbered(out: Path) -> list[RunFolder]:
+    """The folders below `out` whose names are those of runs, by number."""
+    if not out.is_dir():
+        return []
+    return [RunFolder(path=out / f"{number:0{DIGITS}d}") for number in sorted(_numbers(out))]
+
+
+def _numbers(out: Path) -> set[int]:
+    # Each once: 1 and 0001 may both be there.
+    return {int(child.name) for child in out.iterdir() if child.name.isdigit() and child.is_dir()}
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return (path / "run.json").is_file()
+    except PermissionError:
+        return True  # its record says so as it is read
+
+
+def _is_rest(path: Path) -> bool:
+    try:
+        return not path.is_symlink() and all(each.name in PARTS for each in path.iterdir())
+    except OSError:
+        return False
 
 
 def _read(path: Path) -> object:
