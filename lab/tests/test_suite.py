@@ -173,10 +173,29 @@ REFUSALS = {
     "no load": ('name = "x"\nquestion = "?"\n[server]\n', "[load]: missing"),
     "compare": (GOOD + '[verdict]\ncompare = "server.model"\n', "is not an axis of the matrix"),
     "verdict's figure": (GOOD + '[verdict]\nfigures = ["speed"]\n', "'speed' is no figure"),
+    "a word that no program can be given": (
+        GOOD.replace('protocol = "echo"\n[load]', 'command = ["a\\u0000b"]\nready = "tcp:1"\n[load]'),
+        r"[server] command: 'a\x00b' holds U+0000",
+    ),
+    "a setting that no program can be given": (GOOD + 'target = "a\\u0000b"\n', r"[load] target: 'a\x00b' holds"),
+    "lists in lists": (GOOD + f"lists = {'[' * 5000}{']' * 5000}\n", "more than 30 tables or lists lie within"),
+    "tables in tables": (f"{GOOD}[expect]\n{'a.' * 40}a = 1\n", "more than 30 tables or lists lie within"),
+    "a number that nobody counts to": (GOOD + f"connections = {'9' * 5000}\n", "not valid TOML: Exceeds the limit"),
+    "too many points": (
+        f'{GOOD}[matrix]\n"load.connections" = {list(range(1, 318))}\n"load.size" = {list(range(1, 318))}\n',
+        "[matrix]: its axes have more than 100,000 combinations",
+    ),
+    "too many trials": (
+        f'{GOOD}[matrix]\n"load.connections" = {list(range(1, 12))}\n[run]\nrepeat = 100000\n',
+        "[run] repeat: 100,000 repetitions of 11 points are more trials than a plan can hold",
+    ),
 }
 
 
-NOWHERE = {"not TOML", "no question", "no load"}
+NOWHERE = {
+    *("not TOML", "no question", "no load"),
+    *("lists in lists", "tables in tables", "a number that nobody counts to"),
+}
 """Refusals of what no line says; `tomllib` tells the line of what is no TOML."""
 
 

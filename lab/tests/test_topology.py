@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from plimsoll_lab.suite.errors import SuiteError
@@ -96,6 +98,7 @@ def test_the_emulator_is_told_interfaces_and_switches_and_hosts_have_addresses_o
         ("single", {}, "write 'single,3'"),
         ("single,0", {}, "is no topology"),
         ("dumbbell,126", {}, "252 hosts"),
+        (f"single,{'9' * 5000}", {}, "is no topology"),
         ("single,3", {"bandwidth": "1Mbit"}, "bandwidth: unknown key"),
         ("single,3", {"rate": "100MB"}, "'100MB' is not a rate"),
         ("single,3", {"delay": "1"}, "'1' is not a duration"),
@@ -109,3 +112,14 @@ def test_the_emulator_is_told_interfaces_and_switches_and_hosts_have_addresses_o
 def test_what_is_no_topology_is_refused(words: str, shape: dict[str, str], said: str) -> None:
     with pytest.raises(SuiteError, match=said):
         read_topology(words, shape)
+
+
+def test_too_many_hosts_are_refused_before_any_is_made() -> None:
+    """A network of a thousand million hosts took all memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(SuiteError, match="200000 hosts"):
+            read_topology("dumbbell,100000", {})
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,11 @@ from plimsoll_lab.suite.placement import apply_setting, assign_hosts, place_of
 from plimsoll_lab.suite.settings import Settings, Value
 from plimsoll_lab.suite.spec import Plan, PlannedTrial, Point, Suite
 
+POINTS_MOST = 100_000
+TRIALS_MOST = 1_000_000
+"""Each point and each trial of a plan takes memory before the first one is measured. A million
+trials of a second take twelve days."""
+
 
 def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None = None, cluster: bool = False) -> Plan:
     """Expand a suite into a plan, for one machine or a cluster; `only` keeps the points whose
@@ -30,8 +36,27 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
         if not only:
             # Which paths vary is only seen of the whole suite.
             check_documents(suite, [point.setting for point in points])
-    points += tuple(_controls(suite, points))
+        points += tuple(_controls(suite, points))
+        _refuse_too_many_trials(suite, len(points))
     return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
+
+
+def _refuse_too_many_points(suite: Suite) -> None:
+    cells = math.prod(len(axis.values) for axis in suite.axes)
+    # The number itself may be too long to be printed.
+    if cells > POINTS_MOST:
+        raise SuiteError(
+            f"{suite.source}: [matrix]: its axes have more than {POINTS_MOST:,} combinations, the most that a plan can "
+            "hold; leave values out, or state the points that matter as [[point]]"
+        )
+
+
+def _refuse_too_many_trials(suite: Suite, points: int) -> None:
+    if points * suite.run.repeat > TRIALS_MOST:
+        raise SuiteError(
+            f"{suite.source}: [run] repeat: {suite.run.repeat:,} repetitions of {points:,} points are more trials than "
+            f"a plan can hold; the most is {TRIALS_MOST:,}: repeat less, or leave points out"
+        )
 
 
 def _controls(suite: Suite, points: Sequence[Point]) -> list[Point]:
@@ -80,6 +105,7 @@ def _settings(suite: Suite) -> list[Settings | None]:
     """The setting of every cell of the matrix, None where it is excluded, and of every single
     point. Each has its paths in the same order, whatever order a point has them in.
     """
+    _refuse_too_many_points(suite)
     found: list[Settings | None] = []
     if suite.matrix or not suite.single_points:
         for cell in itertools.product(*(axis.values for axis in suite.axes)):

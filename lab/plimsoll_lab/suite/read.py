@@ -4,6 +4,7 @@ how to fix it.
 
 from __future__ import annotations
 
+import itertools
 import re
 import tomllib
 from collections.abc import Mapping
@@ -40,6 +41,9 @@ REPEAT_MOST = 100_000
 """Each trial of a plan takes memory before the first one is made."""
 MOST_SEED = 2**63 - 1
 """The greatest whole number of TOML, and of a table in SQL."""
+DEPTH_MOST = 30
+"""Tables and lists within each other. A suite has up to seven, and Python's stack has room for
+hundreds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -60,10 +64,7 @@ def read_text(
     """Read a suite from text; `changes` are settings by dotted path that win over the file, and
     over its [fast].
     """
-    try:
-        tables: dict[str, object] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{source}: not valid TOML: {error}") from None
+    tables = _parse(text, source=source)
     lines = read_lines(text, fast=fast, changed=frozenset(changes or {}))
     with naming_line(lines, source):
         _refuse_unknown_tables(tables, source=source)
@@ -72,6 +73,29 @@ def read_text(
             apply_change(tables, path, value, source=source)
         _refuse_unknown_tables(tables, source=source)
         return _typed(tables, text, lines, source=source, directory=directory)
+
+
+def _parse(text: str, *, source: str) -> dict[str, object]:
+    """The tables of a text in TOML."""
+    refusal = f"{source}: cannot read the suite: more than {DEPTH_MOST} tables or lists lie within each other"
+    try:
+        tables: dict[str, object] = tomllib.loads(text)
+    except RecursionError:
+        raise SuiteError(refusal) from None
+    except ValueError as error:  # of a number of thousands of digits it is no TOMLDecodeError
+        raise SuiteError(f"{source}: not valid TOML: {error}") from None
+    if _is_deeper(tables, DEPTH_MOST):
+        raise SuiteError(refusal)
+    return tables
+
+
+def _is_deeper(tables: Table, most: int) -> bool:
+    """Whether more than so many tables and lists lie within each other."""
+    level: list[object] = [tables]
+    for _ in range(most):
+        within = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = list(itertools.chain.from_iterable(within))
+    return any(isinstance(each, dict | list) for each in level)
 
 
 def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, directory: str) -> Suite:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.expand import POINTS_MOST
 from plimsoll_lab.suite.figures import FIGURES, PART_FIGURES, Figure, limit_name
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, Flag
 from plimsoll_lab.suite.key import REQUIRED, Key, Keys, Kind
@@ -194,7 +195,7 @@ def _of_points() -> list[Section]:
     return [
         Section(
             title="[matrix]",
-            about="Every combination of the values of all axes is a point.",
+            about=f"Every combination of the values of all axes is a point. There are at most {POINTS_MOST:,}.",
             keys={'"load.connections"': axis, **EXCLUDE},
         ),
         Section(

@@ -39,7 +39,13 @@ def as_tables(raw: object, *, refusal: str) -> list[dict[str, object]]:
 
 
 def as_setting(raw: object, where: str) -> Value:
-    """A setting. Raises `SuiteError` for a value that no setting has, such as a table or a date."""
+    """A setting. Raises `SuiteError` for a value that no setting has, such as a table or a date, or
+    a text that no program can be given.
+    """
+    for text in raw if isinstance(raw, list) else [raw]:
+        # It ends each argument (execve(2)).
+        if isinstance(text, str) and "\0" in text:
+            raise SuiteError(f"{where}: {text!r} holds U+0000, which no program can be given; leave it out")
     if isinstance(raw, str | int | float):
         return raw
     if isinstance(raw, list) and all(isinstance(each, str) for each in raw):

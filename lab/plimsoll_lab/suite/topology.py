@@ -26,7 +26,7 @@ ADDRESSES_MAX = 250
 FULL_FRAME_BYTES = 1514
 """The longest frame of Ethernet without its checksum, as tc(8) counts it."""
 
-_WORDS = re.compile(r"(single|linear|dumbbell),(\d+)")
+_WORDS = re.compile(r"(single|linear|dumbbell),(\d{1,9})")
 _CONTROL = re.compile(r"[a-z0-9_-]{1,15}")
 """The kernel's names have up to 15 bytes (TCP_CA_NAME_MAX, linux/tcp.h)."""
 _PART = re.compile(r"([hs])([1-9]\d{0,4})")
@@ -151,11 +151,12 @@ def read_topology(
     match = _WORDS.fullmatch(words.replace(" ", ""))
     if match is None or int(match[2]) == 0:
         raise SuiteError(f"[network] topology: '{words}' is no topology; write 'single,3', 'linear,4' or 'dumbbell,2'")
-    shape = read_shape(shape_table, where="[network]")
     kind, count = match[1], int(match[2])
-    hosts = [f"h{number + 1}" for number in range(2 * count if kind == "dumbbell" else count)]
-    if len(hosts) > HOSTS_MAX:
-        raise SuiteError(f"[network] topology: '{words}' has {len(hosts)} hosts; at most {HOSTS_MAX} have an address")
+    total = 2 * count if kind == "dumbbell" else count
+    if total > HOSTS_MAX:
+        raise SuiteError(f"[network] topology: '{words}' has {total} hosts; at most {HOSTS_MAX} have an address")
+    shape = read_shape(shape_table, where="[network]")
+    hosts = [f"h{number + 1}" for number in range(total)]
     switches = [f"s{number + 1}" for number in range({"single": 1, "dumbbell": 2, "linear": count}[kind])]
     ends = [
         (host, switches[{"single": 0, "dumbbell": number // count, "linear": number}[kind]])
