@@ -179,6 +179,7 @@ REFUSED = {
     "more failures than requests": (k6_export(http_req_failed={"passes": 5000}), "5000 failed requests of 1000"),
     "lines that end early": (k6_lines()[:-20], "line 103 is not JSON"),
     "a time without a zone": (k6_lines().replace("789Z", "789", 1), "has no time zone"),
+    "a time of another week": (k6_lines().replace("-01T14", "-11T14", 1), "lie 10 days apart"),
     "another time without a zone": (fortio(StartTime="2026-01-01T12:00:00"), "StartTime: Input should have timezone"),
     "fortio of the wrong kind": (fortio(ActualDuration="2s"), "ActualDuration"),
     "wrk that was stopped": (WRK.partition("  36000")[0], "ends before the totals"),

@@ -49,6 +49,9 @@ DURATION, EXPECTED = "http_req_duration", "http_req_duration{expected_response:t
 PERCENTILE = re.compile(r"p\((\d+(?:\.\d+)?)\)")
 PERCENTS = (50, 75, 90, 95, 99, 99.9, 99.99)
 OF_A_SECOND = (50, 75, 90, 99)
+DAY_S = 86_400
+LONGEST_DAYS = 7
+"""Each second of a test takes memory; with one wrong time a test of a minute lasts for years."""
 
 
 class _Duration(Foreign):
@@ -259,6 +262,12 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
     elapsed_s = max([*points.ends_s, *points.failures_s]) - points.starts_s
     if elapsed_s <= 0:
         raise ForeignFileError(path, "its requests took no time")
+    if elapsed_s > LONGEST_DAYS * DAY_S:
+        raise ForeignFileError(
+            path,
+            f"its first and its last request lie {elapsed_s / DAY_S:.3g} days apart, and a test of at most "
+            f"{LONGEST_DAYS} days can be read; leave out the lines whose time is wrong, or import a summary",
+        )
     ordered = sorted(points.times_us)
     times = _exact(ordered, PERCENTS)
     warnings = [unjudged(TOOL), actual_sends(TOOL)]
