@@ -56,6 +56,18 @@ def test_runs_over_another_congestion_control_are_not_alike(tmp_path: Path) -> N
     assert {len(each.values) for each in find_history([one, other], "it").series} == {1}
 
 
+@pytest.mark.parametrize("file", ["run.json", "trials/0001.json"])
+def test_a_damaged_run_is_left_out_of_the_history_and_the_page_says_why(tmp_path: Path, file: str) -> None:
+    """No history of any suite was shown beside it."""
+    runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2, 3)]
+    (runs[1].path / file).write_text("{")
+    history = find_history(runs, "it")
+    assert [each.run for each in history.runs] == ["0001", "0003"]
+    assert {tuple(value.order for value in each.values) for each in history.series} == {(0, 1)}
+    page = render_history_page(history)
+    assert f"0002/{file}: is damaged" in page
+
+
 def test_a_point_without_a_result_is_no_value_of_the_history(tmp_path: Path) -> None:
     folder = run_of(tmp_path / "0001", network=False)
     epoll = [trial for trial in folder.read_trials() if trial.point == 0]

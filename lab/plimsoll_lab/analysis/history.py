@@ -16,7 +16,7 @@ from plimsoll_lab.analysis.family import is_told_less
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
-from plimsoll_lab.store.folder import RunFolder
+from plimsoll_lab.store.folder import RunFolder, read_each
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.suite.figures import Figure, is_response_time
@@ -88,19 +88,20 @@ class History:
     series: Sequence[Series]
     least: int
     """Change points need this many runs with a result."""
+    unread: Sequence[str] = ()
+    """Why runs are left out that cannot be read."""
 
 
 def find_history(folders: Sequence[RunFolder], suite: str) -> History:
     """The history of a suite. Runs that searched, and control points, are left out."""
     runs: list[HistoryRun] = []
+    unread: list[str] = []
     found: dict[tuple[str, str, str], tuple[Figure, dict[int, HistoryValue | None]]] = {}
-    for folder in folders:
-        record = folder.read_run()
-        if record.suite.name != suite or record.search is not None:
-            continue
+    wanted = read_each(folders, lambda run: run.suite.name == suite and run.search is None, unread)
+    for order, (folder, record, trials) in enumerate(wanted):
         runs.append(_run(folder, record))
-        for figure, place, asked, value in _values(record, folder.read_trials(), len(runs) - 1):
-            found.setdefault((figure.name, place, asked), (figure, {}))[1][len(runs) - 1] = value
+        for figure, place, asked, value in _values(record, trials, order):
+            found.setdefault((figure.name, place, asked), (figure, {}))[1][order] = value
     told = {
         key: (figure, values, asked)
         for key, (figure, asked) in found.items()
@@ -118,7 +119,7 @@ def find_history(folders: Sequence[RunFolder], suite: str) -> History:
         )
         for (name, place, _), (figure, values, asked) in told.items()
     ]
-    return History(suite=suite, runs=runs, series=series, least=LEAST_VALUES)
+    return History(suite=suite, runs=runs, series=series, least=LEAST_VALUES, unread=unread)
 
 
 def _run(folder: RunFolder, record: RunRecord) -> HistoryRun:

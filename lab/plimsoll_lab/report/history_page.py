@@ -38,10 +38,16 @@ def render_history_page(history: History, links: Sequence[tuple[str, str]] = ())
             question=f"How have the figures of {history.suite} changed?",
             answer=_answer(history),
             contenders=(),
-            sections=[*sections, _runs(runs)] if runs else [],
+            sections=[*sections, *([_runs(runs)] if runs else []), *_unread(history)],
             links=links,
         )
     )
+
+
+def _unread(history: History) -> list[Section]:
+    """The runs that are left out, and why."""
+    parts = [Text(text=each) for each in history.unread]
+    return [Section(name="unread", title="Runs that cannot be read", parts=parts)] if parts else []
 
 
 def _answer(history: History) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -267,6 +267,24 @@ def remains_in(out: Path) -> list[RunFolder]:
     parts of a run is none of ours.
     """
     return [folder for folder in _numbered(out) if _is_rest(folder.path)]
+
+
+def read_each(
+    folders: Iterable[RunFolder], wanted: Callable[[RunRecord], bool], unread: list[str]
+) -> Iterator[tuple[RunFolder, RunRecord, list[TrialRecord]]]:
+    """The runs whose record is wanted, with their trials. Why a run cannot be read is added to
+    `unread`, and the others are read all the same.
+    """
+    for folder in folders:
+        try:
+            record = folder.read_run()
+            if not wanted(record):
+                continue
+            trials = folder.read_trials()
+        except LabError as reason:
+            unread.append(str(reason))
+        else:
+            yield folder, record, trials
 
 
 def write_atomically(path: Path, text: str, *, then: str = GOES_ON) -> None:
