@@ -180,7 +180,7 @@ def test_missing_points_are_undecided(passed: tuple[Path, Done]) -> None:
         (("--new", ""), "--new: the command is empty"),
         (("--build", "make 'it"), "--build make 'it: no closing quotation"),
         (("--noise", "0%"), "--noise: it has to be above 0"),
-        (("--noise", "some"), "--noise or --tolerance: 'some' is not a number"),
+        (("--noise", "some"), "--noise: 'some' is not a number"),
         (("--noise", "1%", "--repeat", "9"), "--noise 1%: --repeat states the number of blocks too; leave one of them"),
         (("--noise", "1%", "--set", "run.repeat=9"), "--noise 1%: --repeat states the number of blocks too"),
         (("--noise", "1%", "--fast"), "--noise 1%: --fast states the number of blocks too"),

@@ -75,7 +75,7 @@ def figure_comparisons(
                     }
                 else:
                     absent.append(label)
-                    if point in competing:
+                    if point in competing and (point.outcome != "ok" or point.number in told):
                         untold[label] = _why_untold(point, told.get(point.number, 0.0))
             comparisons.append(
                 FigureComparison(
