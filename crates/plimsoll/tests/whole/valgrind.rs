@@ -4,9 +4,10 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::server::{Folder, PATIENCE, Server, text_of};
@@ -64,10 +65,15 @@ impl Checked {
         let address = self.server.address();
         if model == "uring" {
             // Each connection makes io_uring_enter return, until the thread that has the signal
-            // gets to run.
+            // gets to run and closes the listener. On a busy machine its queue may be full before.
             let deadline = Instant::now() + PATIENCE;
-            while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            let refused = || {
+                let asked = TcpStream::connect_timeout(&address, Duration::from_secs(1));
+                asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+            };
+            while !refused() {
                 assert!(Instant::now() < deadline, "the signal was not seen");
+                thread::sleep(Duration::from_millis(1));
             }
         }
         let (status, summary) = self.server.wait();
