@@ -119,12 +119,15 @@ def test_a_run_that_was_asked_something_else_breaks_no_line(tmp_path: Path) -> N
     }
 
 
-def test_a_run_that_leaves_more_of_its_tail_untold_is_no_value_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_run_that_leaves_more_of_its_tail_untold_is_no_value_of_it(tmp_path: Path, *, limited: bool) -> None:
+    """Nor is one whose generator was the limit in some trials, which may be the slowest."""
     runs = [run_of(tmp_path / f"{number:04}", network=False) for number in (1, 2)]
     median = "response_time_us.p50"
     for trial in runs[1].read_trials():
-        figures = {name: value for name, value in trial.figures.items() if name != median or trial.block > 1}
-        runs[1].write_trial(replace(trial, figures=figures))
+        figures = {name: value for name, value in trial.figures.items() if name != median}
+        late = replace(trial, outcome="generator_limited") if limited else replace(trial, figures=figures)
+        runs[1].write_trial(late if trial.block == 1 else trial)
     history = find_history(runs, "it")
     assert {each.figure.name: [value.order for value in each.values] for each in history.series} == {
         "completed_rate": [0, 1],

@@ -7,122 +7,29 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from made_records import run_record
+from stood_in_searches import EIGHT, GONE, LOST, SUITE, Cluster, begin_searches
 
-from plimsoll_lab.experiment import null_server, run, search_run
+from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
-from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
-from plimsoll_lab.store.folder import RunFolder, new_run
+from plimsoll_lab.problem import ENVIRONMENT, LabError, NoHost
+from plimsoll_lab.store.folder import new_run
 from plimsoll_lab.store.records import TrialRecord
-from plimsoll_lab.store.run_record import HostRecord
 from plimsoll_lab.store.search_record import SearchRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import PlannedTrial, Point
 from plimsoll_lab.trial.testbed import Machines
-from plimsoll_lab.trial.validity import host_lost
-
-SUITE = """
-name = "most"
-question = "Which one carries most?"
-[server]
-[load]
-duration = "1s"
-[run]
-repeat = 1
-seed = 3
-[limits]
-"response_time.p99" = "<50ms"
-[search]
-over = "load.connections"
-range = [1, 200]
-width = "10%"
-trials = 1
-hold = "0s"
-"""
-"""The server answers n connections within n milliseconds: 49 of them are the most."""
-EIGHT = {"": 8}
-LOST = "lost"
-GONE = "gone"
-
-
-class Cluster:
-    """Stands in for hosts. A measurement goes as its number says: `lost` in the middle of it, or
-    `gone` as no host can be had for it; so does one against the null server, which has numbers of
-    its own.
-    """
-
-    def __init__(
-        self, fates: Mapping[int, str], null_fates: Mapping[int, str], address: str = "", overflows: int = 0
-    ) -> None:
-        self.fates, self.null_fates = fates, null_fates
-        self.made = self.null_made = 0
-        self.lost_server = False
-        self.address = address
-        """Of the server's host."""
-        self.overflows = overflows
-        """Of its listen queue, between two questions."""
-        self.overflowed = 0
-
-    def place(self, *_: object) -> SimpleNamespace:
-        """A testbed with another server's host, if the last one is lost."""
-        self.lost_server = False
-        return SimpleNamespace(host=self.host)
-
-    def host(self, name: str) -> SimpleNamespace:
-        """The server's host; nobody has to ask another."""
-        assert name == "h1"
-        return SimpleNamespace(counters=self.counters)
-
-    def counters(self) -> dict[str, int]:
-        """Those of the server's host, which cannot be asked where it is lost."""
-        if self.lost_server:
-            raise HostLost("h1", "the node died")
-        self.overflowed += self.overflows
-        return {"listen_overflows": self.overflowed}
-
-    def run_trial(
-        self, _: object, __: str, ___: object, point: Point, planned: PlannedTrial, *outputs: object
-    ) -> TrialRecord:
-        """One measurement; only those against the null server have nowhere to go."""
-        if outputs:
-            self.made += 1
-            fate = self.fates.get(self.made)
-            p99_us, rate = 1e3 * cast("int", point.load["connections"]), 1000.0
-        else:
-            self.null_made += 1
-            fate = self.null_fates.get(self.null_made)
-            p99_us, rate = 1e3, 1e6
-        if fate == GONE:
-            raise NoHost("no host for h1", exit_code=ENVIRONMENT)
-        offset = {"offset_us": 0.0, "error_us": 0.0}
-        record: dict[str, Any] = {
-            "hosts": {"clocks": [{"host": "h1", "address": self.address, "before": offset, "after": offset}]},
-            "number": planned.number, "block": planned.block, "point": planned.point, "setting": dict(point.setting),
-            "outcome": "ok", "reason": None, "warnings": (), "started_unix_s": 0.0, "elapsed_s": 1.0, "server": {},
-            "load": {}, "machine": {"window_s": 1.0, "busy_cores": 3.0},
-            "figures": {"completed_rate": rate, "response_time_us.p99": p99_us},
-        }  # fmt: skip
-        if fate == LOST:
-            self.lost_server = True
-            judged = host_lost("h1", "the node died")
-            record |= {"outcome": judged.outcome, "reason": judged.reason, "warnings": judged.warnings, "figures": {}}
-        return TrialRecord(**record)
-
 
 Begin = Callable[..., SearchRun]
 
 
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
-    """Begins the search of a folder, or goes on with it, on hosts that are lost so. Each host that
-    has or had the server's name has so many CPUs, and the lab's own machine two.
-    """
+    """Begins the search of a folder, or goes on with it, on hosts that are lost so."""
 
     def make(
         path: Path,
@@ -133,29 +40,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Begin:
         address: str = "",
         overflows: int = 0,
     ) -> SearchRun:
-        cluster = Cluster(fates or {}, null or {}, address, overflows)
-        for module in (search_run, null_server):
-            monkeypatch.setattr(module, "run_trial", cluster.run_trial)
-        monkeypatch.setattr(search_run, "place_point", cluster.place)
-        monkeypatch.setattr(search_run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
-        (path / "trials").mkdir(parents=True, exist_ok=True)
-        folder = RunFolder(path=path)
-        plan = expand(read_text(SUITE, source="most.toml", directory="."), seed=3, cluster=True)
-        record = run_record()
-        environment = record.environment.to_json()
-        record.hosts = [
-            HostRecord(
-                name="h1",
-                address=each,
-                called=(),
-                labels={},
-                machine="",
-                versions={},
-                environment=environment | {"cpus": count},
-            )
-            for each, count in cpus.items()
-        ]
-        return SearchRun(folder, record, plan, cast("Machines", None), "", Events(folder))
+        return begin_searches(monkeypatch, path, Cluster(fates, null, address, overflows), cpus=cpus)
 
     return make
 
@@ -259,7 +144,7 @@ def test_a_run_makes_a_lost_trial_again_once_there_is_a_host(tmp_path: Path, mon
     monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
 
     def carry_out(fates: Mapping[int, str]) -> list[TrialRecord]:
-        cluster = Cluster(fates, {})
+        cluster = Cluster(fates)
 
         def measure(*given: Any) -> TrialRecord:  # noqa: ANN401 - as `run._measure`
             trial = cluster.run_trial(None, "", None, *given[4:6], "outputs")

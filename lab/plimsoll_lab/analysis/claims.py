@@ -24,8 +24,8 @@ from plimsoll_lab.analysis.family import (
     OF_CONNECTIONS,
     SERVERS_OWN,
     at_most,
-    fell_behind,
     is_told_less,
+    may_tell,
     told_parts,
     value_of,
 )
@@ -191,7 +191,7 @@ def _bounds_of_all(
         late = {
             block: _Told(found=high, low=low, high=high) for block, (low, high) in at_most(claim.figure, own).items()
         }
-        if len(told) + len(late) < sum(trial.outcome == "ok" or fell_behind(trial) for trial in own):
+        if len(told) + len(late) < len(may_tell(own)):
             return None
         whole.append({**told, **late})
     common = sorted(set.intersection(*(set(each) for each in whole)))

@@ -213,7 +213,7 @@ class _PointResult:
     reason: str | None
     medians: Mapping[str, Value]
     told: Mapping[str, float] = field(default_factory=dict)
-    """The part of the point's valid trials that tells each figure."""
+    """The part of the point's trials that tells each figure, of those that may."""
     share: float | None = None
     """The part of their time that was cut out."""
     stopped: float = 0.0
@@ -379,14 +379,14 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
 
 def _measured(point: PointSummary, share: float | None) -> _PointResult:
     known = point.figures if point.outcome in CARRIED else {}
-    # A generator that was the limit hides the slowest or the quickest of the trials.
-    may_tell = point.valid_n + point.outcomes.get("generator_limited", 0)
+    # As `may_tell` has it of trials.
+    may = point.valid_n + point.outcomes.get("generator_limited", 0)
     return _PointResult(
         point=point.point,
         outcome=point.outcome,
         reason=point.reason,
         medians={name: each.median for name, each in known.items()},
-        told={name: each.n / may_tell for name, each in known.items()},
+        told={name: each.n / may for name, each in known.items()},
         stopped=sum(point.outcomes.get(each, 0) for each in STOPPED) / max(1, point.n),
         share=share,
     )

@@ -20,7 +20,8 @@ from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.figures import is_response_time
 from plimsoll_lab.suite.settings import Settings
 
-NO_RESULT = {"generator_limited": "the generator was the limit", "invalid": "its trials are not valid"}
+WITHOUT_RESULT = {"generator_limited": "the generator was the limit", "invalid": "its trials are not valid"}
+"""Why a contender is not compared, by the outcome of a point whose trials tell nothing of it."""
 COMPETES = frozenset({"ok", "generator_limited", "invalid"})
 """Outcomes of points whose trials are compared, as far as they have results."""
 
@@ -99,7 +100,7 @@ def _why_untold(point: PointSummary, part: float) -> str:
     """
     if part:
         return f"only {percent(part, 0)} of its trials tell this figure"
-    return "none of its trials tells this figure" if point.outcome == "ok" else NO_RESULT[str(point.outcome)]
+    return "none of its trials tells this figure" if point.outcome == "ok" else WITHOUT_RESULT[str(point.outcome)]
 
 
 UNTOLD_MORE = 0.1
@@ -128,8 +129,8 @@ def _hidden(
     found: dict[int, Mapping[int, Interval] | None] = {}
     for number in (point.number for point in points if point.number in told):
         bounded = at_most(figure, by_point[number])
-        may_tell = len(_may_tell(by_point[number]))
-        found[number] = None if is_told_less(told[number] + len(bounded) / may_tell, most) else bounded
+        part = told[number] + len(bounded) / len(may_tell(by_point[number]))
+        found[number] = None if is_told_less(part, most) else bounded
     return found
 
 
@@ -144,17 +145,18 @@ def at_most(figure: str, trials: Sequence[TrialRecord]) -> dict[int, Interval]:
 def told_parts(
     figure: str, points: Sequence[PointSummary], by_point: Mapping[int, Sequence[TrialRecord]]
 ) -> dict[int, float]:
-    """The part of each point's trials that have a figure, of those in which the server answered: a
-    generator that was the limit hides the slowest or the quickest of them.
+    """The part of each point's trials that have a figure, of those that may: a generator at its
+    limit hides the slowest or the quickest of them.
     """
     return {
         point.number: statistics.fmean(trial.outcome == "ok" and figure in trial.figures for trial in trials)
         for point in points
-        if (trials := _may_tell(by_point.get(point.number, [])))
+        if (trials := may_tell(by_point.get(point.number, [])))
     }
 
 
-def _may_tell(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+def may_tell(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """The trials in which the server answered: results, and those with a generator at its limit."""
     return [trial for trial in trials if trial.outcome == "ok" or fell_behind(trial)]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import asked_at
-from plimsoll_lab.analysis.family import is_told_less
+from plimsoll_lab.analysis.family import is_told_less, may_tell
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
 from plimsoll_lab.stats.summary import summarise
@@ -47,7 +47,7 @@ class HistoryValue:
     high: float | None
     n: int
     told: float
-    """The part of the point's valid trials that have the figure."""
+    """The part of the point's trials that have the figure, of those that may."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +147,7 @@ def _values(
         valid = [each for each in made if each.outcome == "ok"] if point_outcome(made)[0] == "ok" else []
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
-            value = _value(values, order, valid=len(valid)) if values else None
+            value = _value(values, order, of=len(may_tell(made))) if values else None
             found.append((record.figure(name), formatting.setting(point.setting), repr(asked_at(point)), value))
     return found
 
@@ -162,10 +162,10 @@ def _told_alike(figure: Figure, values: Sequence[HistoryValue]) -> list[HistoryV
     return [each for each in values if not is_told_less(each.told, most)]
 
 
-def _value(values: Sequence[float], order: int, *, valid: int) -> HistoryValue:
+def _value(values: Sequence[float], order: int, *, of: int) -> HistoryValue:
     summary = summarise(values)
     low, high = summary.median_ci95 or (None, None)
-    told = summary.n / valid
+    told = summary.n / of
     return HistoryValue(order=order, median=summary.median, low=low, high=high, n=summary.n, told=told)
 
 

@@ -91,9 +91,9 @@ def _limited_by(decided: Sequence[SearchRecord]) -> LimitedBy | None:
     counts = Counter(each.limited_by for each in decided)
     if 2 * counts["server"] > len(decided):
         return "server"
-    del counts["server"]
-    # Of as many, one that has a name: what is said is a bound on the pair then.
-    return max(sorted(counts, key=str, reverse=True), key=lambda limiter: counts[limiter], default=None)
+    # Of as many the first one here.
+    others: tuple[LimitedBy | None, ...] = ("generator", "environment", None)
+    return max(others, key=lambda limiter: counts[limiter]) if decided else None
 
 
 def _decided(group: Sequence[SearchRecord]) -> list[SearchRecord]:
@@ -220,7 +220,7 @@ def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchReco
     lower, upper = found.lower, found.upper
     finished = all(each.state == "complete" for each in decided)
     # Loads that the generator or the machine stood in the way of say nothing of the server.
-    if found.limited_by in LIMITERS and upper is not None and lower is None:
+    if found.limited_by in LIMITERS and lower is None and upper is not None:
         return f"is not decided: it was not seen whether it carries {_loads(upper, unit)}"
     if lower is not None and (upper is None or found.limited_by in LIMITERS):
         most = run.search is not None and lower == run.search.highest
