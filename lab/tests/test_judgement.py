@@ -106,6 +106,18 @@ FINDINGS = {
         "generator_limited",
         "never sent 1196 of the 1500",
     ),
+    "nothing but error statuses": (
+        but(
+            load_summary=GOOD_LOAD
+            | {
+                "requests": {"completed": 0, "failed": 9},
+                "errors": {"status": 9},
+                "statuses": {"200": 1, "404": 8},
+            },
+        ),
+        "failed",
+        "not one request was completed in the window: 9 status (8 of 404)",
+    ),
     "nothing completed": (
         but(load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
         "failed",

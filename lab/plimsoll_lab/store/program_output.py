@@ -92,6 +92,7 @@ class LoadSummary(Output):
     connections: Connections = Connections()
     requests: Requests = Requests()
     errors: Counts = Field(default_factory=dict)
+    statuses: Counts = Field(default_factory=dict)
     elapsed_s: float = 0.0
     """Length of the window."""
     bytes_sent: int = 0

@@ -95,8 +95,11 @@ class Observation:
 
 
 def causes(summary: LoadSummary) -> str:
-    """Why requests failed, with how many did."""
-    return ", ".join(f"{count} {code}" for code, count in summary.errors.items() if count) or "no cause given"
+    """Why requests failed, with how many did; of error statuses, which ones were answered."""
+    answered = [f"{count} of {status}" for status, count in summary.statuses.items() if not status.startswith("2")]
+    which = {"status": f" ({', '.join(answered)})"} if answered else {}
+    found = [f"{count} {code}{which.get(code, '')}" for code, count in summary.errors.items() if count]
+    return ", ".join(found) or "no cause given"
 
 
 def load_warnings(seen: Observation) -> list[ResultWarning]:

@@ -268,10 +268,9 @@ def _shortfall(summary: LoadSummary) -> str | None:
         return (
             f"only {established} of {requested} connections were established, and the server names no limit of its own"
         )
-    completed = summary.requests.completed
+    completed, failed = summary.requests.completed, summary.requests.lost
     if not completed:
-        return "not one request was completed in the window"
-    failed = summary.requests.lost
+        return "not one request was completed in the window" + (f": {causes(summary)}" if failed else "")
     if failed > FAILED_RATIO_TOLERATED * (completed + failed):
         return f"{failed} of {completed + failed} requests failed: {causes(summary)}"
     return None
