@@ -101,6 +101,18 @@ def test_runs_that_failed_are_no_runs_to_leave_out(tmp_path: Path) -> None:
     assert not found.valid
 
 
+def test_the_share_of_trials_that_failed_is_of_trials(tmp_path: Path) -> None:
+    """A run most of whose trials had failed counted as one of which all had."""
+    a = ended(tmp_path, "a", ("ok",) * 6)
+    b = ended(tmp_path, "b", ("ok",) * 6)
+    [trial] = b[0].read_trials()
+    for number in range(2, 6):
+        outcome: Outcome = "failed" if number < 5 else "ok"
+        b[0].write_trial(replace(trial, number=number, block=number, outcome=outcome, reason="it fell over"))
+    found = compare_runs(a, b)
+    assert {said for said, _ in reasons(found).values()} != {"invalid"}, "three of five, in one run of six, are 10 %"
+
+
 def test_a_figure_that_too_few_runs_have_makes_the_comparison_no_answer(tmp_path: Path) -> None:
     """Five runs a side were enough, however few of them had a result."""
     five: Sequence[Outcome] = ("ok",) * 5

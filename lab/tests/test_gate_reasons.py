@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -310,6 +311,23 @@ def test_a_gate_does_not_pass_what_misses_a_limit_of_the_suite(
     ]
     found = gate_of(points, family=[ALIKE])
     assert (found.outcome, found.reasons) == (outcome, [] if reason is None else [reason])
+    if outcome == "worse":
+        assert found.text == f"The gate finds a limit that is missed. {reason}.", "there is no loss"
+    # Over another network than was asked for it says nothing.
+    doubtful = [each.model_copy(update={"doubtful": True}) for each in points]
+    assert gate_of(doubtful, family=[ALIKE]).reasons == ["figures of base and new are doubtful"]
+
+
+def test_a_gate_tells_a_loss_beside_a_limit_that_is_missed() -> None:
+    limit = LimitSummary(point={}, limit="p99 < 5ms", figure="p99", median=1.0, median_ci95=(1.0, 1.0), met=False)
+    base, new = places_of(("base", 8, "ok", None), ("new", 8, "ok", None))
+    half = {block: value / 2 for block, value in ALIKE.contenders["new"].items() if isinstance(value, float)}
+    slower = replace(ALIKE, contenders={**ALIKE.contenders, "new": half})
+    found = gate_of([base, new.model_copy(update={"limits": [limit]})], family=[slower])
+    assert found.text.startswith(
+        "The gate finds a loss. new's completed rate at 8 connections is at least 50.0 % worse"
+    )
+    assert found.text.endswith("new misses the limit p99 < 5ms at 8 connections.")
 
 
 def test_a_gate_over_a_network_that_was_not_asked_for_decides_nothing() -> None:

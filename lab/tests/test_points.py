@@ -144,6 +144,20 @@ def test_a_limit_is_not_met_by_the_trials_whose_generator_was_no_limit() -> None
     assert [each.met for each in one.limits] == [True, True]
 
 
+def test_a_count_of_a_limited_generator_misses_no_limit_on_exact_counts() -> None:
+    """Whose failures they were, and how many connections would have come up, nobody knows."""
+    limits = [limit_of("requests.timed_out", "== 0"), limit_of("connections.established", "== 1000")]
+
+    def told(timed_out: int, established: int) -> list[bool | None]:
+        good = [trial("ok", requests__timed_out=0, connections__established=1000) for _ in range(5)]
+        late = trial("generator_limited", "late", requests__timed_out=timed_out, connections__established=established)
+        return [each.met for each in summarise_point(POINT, [*good, late], limits, paths_off=False).limits]
+
+    assert told(40, 800) == [None, None]
+    # More than all are more than are asked for, by anybody.
+    assert told(0, 1001) == [True, False]
+
+
 def test_a_limit_of_a_point_has_its_figure_its_median_and_its_interval() -> None:
     trials = [trial("ok", response_time_us__p99=each) for each in (3, 1, 2, 4, 5, 7)]
     limits = [limit_of("response_time.p99", "< 1ms"), limit_of("requests.failed", "== 0")]

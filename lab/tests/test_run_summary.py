@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from compared_runs import MEDIAN, RATE, stored
 from made_pages import page_of
-from made_records import calibration_record, changed, stored_run
+from made_records import calibration_record, changed, point_summary, stored_run
 
 from plimsoll_lab.analysis.summary import points_of, summarise_run
 from plimsoll_lab.cli.outcome import exit_code
@@ -152,6 +152,24 @@ def test_figures_over_a_path_that_is_not_what_was_asked_for_end_in_4(tmp_path: P
     summary = summarise_run(folder)
     assert [each.doubtful for each in summary.points] == [True, False]
     assert (summary.valid, exit_code(summary)) == (False, INVALID)
+    assert "from h1 to h2, a round trip of" in next(each.message for each in summary.warnings)
+    # Nor is a limit missed over such a network.
+    limits = {"limits": [read_limit("completed_rate", "> 1M", source="it.toml")]}
+    run.limits = limits["limits"]
+    folder.write_run(run)
+    assert exit_code(summarise_run(folder)) == 3, "the other point misses it too"
+    run.calibrations = [calibration_record([0, 1])]
+    folder.write_run(run)
+    assert exit_code(summarise_run(folder)) == INVALID
+
+
+def test_a_load_that_is_too_high_for_a_search_makes_its_answer_no_doubt() -> None:
+    """Over a network stated in one line, points without a result are marked as doubtful too, and a
+    search tries loads that are too high by intent: its answer was not valid.
+    """
+    outcomes: Sequence[Outcome] = ("ok", "generator_limited", "invalid")
+    points = [point_summary({}, outcome=each).model_copy(update={"doubtful": True}) for each in outcomes]
+    assert [each.is_doubted for each in points] == [True, False, False]
 
 
 def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run_valid(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_doubtful_figures_are_counted_with_a_cause_of_each_kind() -> None:
     late = late.model_copy(update={"doubtful": True, "reason": "it was late"})
     cut = cut.model_copy(update={"doubtful": True})
     also_cut = also_cut.model_copy(update={"doubtful": True})
-    run = run_of(limits=(limit,), calibrations=(calibration_record([0]),))
+    run = run_of(limits=(limit,), calibrations=(calibration_record([late.number]),))
     (path,) = run.calibrations[0].paths
     causes = [
         f"from h1 to h2, {path.in_words()}",

@@ -115,10 +115,11 @@ def test_the_lowest_load_is_tried_before_nothing_is_said_to_be_carried() -> None
 
 
 def test_a_step_that_is_no_load_goes_to_the_next_load_below() -> None:
-    """Whole loads lie no nearer than 6 and 8 by their middle, 6.9."""
+    """The middle of 6 and 8, 6.9, is 6 as a whole load: then it is the next one."""
     goal = Goal(lowest=1, highest=8, width=1e-17, trials=1)
     trials, found = made(goal, carries(lambda length_s: 7 if length_s < 5 else 5))
-    assert trials == [(1, 1), (4, 1), (8, 1), (5, 1), (6, 1), *[(6, 5)] * 2, *[(5, 5)] * 8]
+    rising = [(load, 1) for load in (1, 4, 8, 5, 6, 7)]
+    assert trials == [*rising, *[(7, 5)] * 2, *[(6, 5)] * 2, *[(5, 5)] * 8]
     assert (found.lower, found.upper) == (5, 6)
 
 
@@ -209,6 +210,21 @@ def test_a_search_that_is_given_up_in_the_long_trial_keeps_what_the_short_ones_h
     _, found = made(replace(GOAL, hold_s=60), measure)
     assert (found.lower, found.upper, found.finished) == (80, 113, False)
     assert (found.confirmed, found.held_s) == (8, 40)
+
+
+def test_a_load_whose_long_trial_has_failed_is_not_held_when_the_search_is_given_up() -> None:
+    """The short ones had passed before it, and it was said to have been held by these."""
+    long: list[int] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        if length_s == 60:
+            if long:
+                raise OutOfPatience
+            long.append(load)
+        return Reading(met=load <= 90 and length_s < 60)
+
+    _, found = made(replace(GOAL, hold_s=60), measure)
+    assert (found.lower, found.confirmed, found.held_s, found.finished) == (80, 0, 0, False)
 
 
 def test_a_long_trial_that_is_too_short_to_show_that_the_load_lasts_refutes_nothing() -> None:
@@ -302,13 +318,13 @@ def test_longer_trials_that_carry_less_search_downwards_from_the_last_bounds() -
 
 def test_a_search_with_longer_trials_begins_with_steps_of_twice_the_noise_that_is_a_half_at_most() -> None:
     """Not of the width, a tenth: 95 / 1.5 = 63, 63 / 2 = 31 and 31 / 3 = 10. Then halves, up to 29,
-    for the middle of 29 and 31 is 29.9.
+    and 30, which lies between 29 and 31.
     """
     trials, found = made(replace(BLIND, width=0.1, most_s=2), blindly(lambda length_s: 100 if length_s < 2 else 30))
     one = [(load, 1) for load in (10, 40, 160, 80, 113, 95, 103)]
-    two = [(load, 2) for load in (95, 63, 31, 10, 17, 22, 26, 28, 29)]
-    assert trials == [*twice(*one), *twice(*two), *[(29, 2)] * 8]
-    assert (found.lower, found.upper) == (29, 31)
+    two = [(load, 2) for load in (95, 63, 31, 10, 17, 22, 26, 28, 29, 30)]
+    assert trials == [*twice(*one), *twice(*two), *[(30, 2)] * 8]
+    assert (found.lower, found.upper) == (30, 31)
 
 
 def test_longer_trials_that_carry_more_search_upwards_to_the_highest_load() -> None:

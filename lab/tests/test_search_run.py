@@ -15,7 +15,8 @@ from stood_in_searches import STOPPED, TAKEN, Cluster, begin_searches, plan_of
 from plimsoll_lab.experiment import null_server, search_run
 from plimsoll_lab.experiment.null_server import TRIALS, NullServer
 from plimsoll_lab.experiment.search_run import SearchRun
-from plimsoll_lab.problem import Interrupted
+from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.stats import capacity
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import CutRecord, TrialRecord
 from plimsoll_lab.suite.spec import Placement, PlannedTrial, Point
@@ -79,6 +80,22 @@ def test_a_run_that_is_interrupted_before_its_networks_are_up_again_keeps_what_i
     after = RunFolder(path=tmp_path).read_run()
     assert (after.searches, after.points) == (before.searches, before.points)
     assert after.status == "interrupted"
+
+
+def test_a_run_that_stops_among_its_stored_trials_keeps_what_it_had(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A lab whose searches take other loads refuses to go on. Until then it had taken the finished
+    searches off the record.
+    """
+    begin().carry_out()
+    before = RunFolder(path=tmp_path).read_run()
+    monkeypatch.setattr(capacity, "CONFIRMATIONS", 9)
+    with pytest.raises(LabError, match="resume with the lab that began the run"):
+        begin().carry_out()
+    after = RunFolder(path=tmp_path).read_run()
+    assert (after.searches, after.points) == (before.searches, before.points)
+    monkeypatch.undo()
 
 
 def test_a_load_is_refuted_by_the_longest_trials_that_did_not_pass(begin: Begin) -> None:

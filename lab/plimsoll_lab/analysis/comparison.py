@@ -217,7 +217,7 @@ class _PointResult:
     share: float | None = None
     """The part of their time that was cut out."""
     stopped: float = 0.0
-    """The part of its trials that failed or reached a limit, though the point has a result."""
+    """The part of its trials that failed or reached a limit."""
     is_bound: bool = False
     """Whether it is a capacity that is at least so much, as its search never saw too much."""
 
@@ -280,7 +280,7 @@ def _unlike_stops(seen: Sequence[Sequence[_PointResult]]) -> str | None:
     """Why no figure may be compared: more trials of one side failed or reached a limit."""
     if not all(any(each.outcome in CARRIED for each in side) for side in seen):
         return None
-    parts = [[1.0 if each.outcome in LOST else each.stopped for each in side] for side in seen]
+    parts = [[each.stopped for each in side] for side in seen]
     a, b = (statistics.fmean(each) for each in parts)
     if abs(a - b) <= STOPPED_MORE + ROUNDING:
         return None
@@ -402,6 +402,7 @@ def _searched(capacity: CapacityRecord) -> _PointResult:
         outcome=outcome,
         reason=capacity.text,
         medians={CAPACITY: _between(capacity.lower, capacity.upper)} if decided and capacity.lower is not None else {},
+        stopped=float(outcome in LOST),
         is_bound=decided and capacity.upper is None,
     )
 

@@ -52,20 +52,26 @@ def judge_gate(
         *_unfinished(run, trials),
         *ended,
         *(() if run.search is not None else _transient(points, trials, compare)),
-        *_limits(points, compare, baseline),
         *_doubts(points, compare),
         *_zeros(run, family),
         *_obstacles(run, family),
     ]
-    outcome = max([decide_gate(found, tolerance), *(outcome for outcome, _ in reasons)], key=SEVERITY.index)
-    told = [text for severity, text in reasons if severity == outcome] or _words(run, found, outcome, tolerance)
+    limits, shown = _limits(points, compare, baseline), decide_gate(found, tolerance)
+    every = [*reasons, *limits]
+    outcome = max([shown, *(outcome for outcome, _ in every)], key=SEVERITY.index)
+    told = [text for severity, text in every if severity == outcome]
+    if not told or outcome == shown == "worse":
+        told = [*_words(run, found, outcome, tolerance), *told]
+    # A limit may be missed without a loss.
+    is_loss = shown == "worse" or any(severity == "worse" for severity, _ in reasons)
+    verdict = VERDICTS[outcome] if outcome != "worse" or is_loss else LIMIT_MISSED
     return GateRecord(
         baseline=baseline,
         tolerance=tolerance,
         outcome=outcome,
         losses=[_loss_record(each, tolerance) for each in found],
-        reasons=[text for _, text in reasons],
-        text=_in_sentences(VERDICTS[outcome], told),
+        reasons=[text for _, text in every],
+        text=_in_sentences(verdict, told),
     )
 
 
@@ -90,6 +96,8 @@ VERDICTS: dict[GateOutcome, str] = {
     "undecided": "The gate is undecided",
     "failed": "The gate failed",
 }
+LIMIT_MISSED = "The gate finds a limit that is missed"
+"""In place of a loss."""
 
 
 def _comparisons(family: Sequence[FigureComparison], baseline: str) -> list[BaselineComparison]:
@@ -225,7 +233,8 @@ def _transient(
 def _limits(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
     """Limits of the suite that a contender misses, or that its trials do not decide."""
     found: list[tuple[GateOutcome, str]] = []
-    for point in points:
+    # Over a network that was not asked for a limit says nothing.
+    for point in (each for each in points if not each.is_doubted):
         name = formatting.contender(point.point, compare)
         place = _where({path: value for path, value in point.point.items() if path != compare})
         for limit in point.limits if name != baseline else ():
@@ -238,7 +247,7 @@ def _limits(points: Sequence[PointSummary], compare: str, baseline: str) -> list
 
 def _doubts(points: Sequence[PointSummary], compare: str) -> list[tuple[GateOutcome, str]]:
     """Contenders whose figures are doubtful: their network is not the one that was asked for."""
-    names = dict.fromkeys(formatting.contender(point.point, compare) for point in points if point.doubtful)
+    names = dict.fromkeys(formatting.contender(point.point, compare) for point in points if point.is_doubted)
     return [("undecided", f"figures of {formatting.listed(list(names))} are doubtful")] if names else []
 
 

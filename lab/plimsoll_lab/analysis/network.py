@@ -39,7 +39,13 @@ def congestion_controls(run: RunRecord) -> list[str]:
 
 
 def paths_off(run: RunRecord, point: int, trials: Sequence[TrialRecord] = ()) -> str | None:
-    """Why the network of a point is not the one that was asked for; None where it is. A network is
+    """Why the network of a point is not the one that was asked for; None where it is."""
+    off = path_off(run, point, trials)
+    return None if off is None else f"the network is not what was asked for: {off}"
+
+
+def path_off(run: RunRecord, point: int, trials: Sequence[TrialRecord] = ()) -> str | None:
+    """The first path of a point's network that is not what was asked for, in words. A network is
     calibrated each time it is opened: each calibration counts that a trial of the point followed,
     and the last one.
     """
@@ -48,14 +54,7 @@ def paths_off(run: RunRecord, point: int, trials: Sequence[TrialRecord] = ()) ->
     begun = [trial.started_unix_s for trial in trials if trial.point == point]
     counts = [any(record.unix_s <= each < after.unix_s for each in begun) for record, after in itertools.pairwise(made)]
     paths = (path for record, each in zip(made, [*counts, True], strict=False) if each for path in record.paths)
-    return next(
-        (
-            f"the network is not what was asked for: from {path.start} to {path.end}, {path.in_words()}"
-            for path in paths
-            if not path.within
-        ),
-        None,
-    )
+    return next((f"from {path.start} to {path.end}, {path.in_words()}" for path in paths if not path.within), None)
 
 
 def _settings(run: RunRecord) -> dict[int, Settings]:

@@ -96,8 +96,13 @@ def _limit(limit: Limit, trials: Sequence[TrialRecord], point: PointRecord) -> L
 
 
 def _told(trial: TrialRecord, figure: str) -> Value | None:
-    """What a trial says of a figure with a limit; one that failed tells how many requests did."""
-    return trial.figures.get(figure) if figure in OF_FAILURES else value_of(trial, figure)
+    """What a trial says of a figure with a limit. One that failed tells how many requests did; of
+    those of a generator at its limit, nobody knows whose failures they are.
+    """
+    found = trial.figures.get(figure)
+    if figure not in OF_FAILURES or found is None:
+        return value_of(trial, figure)
+    return (0.0, found) if fell_behind(trial) and found else found
 
 
 def judge_limit(limit: Limit, values: Sequence[Interval], *, untold: int = 0) -> tuple[bool | None, Interval]:
@@ -114,12 +119,13 @@ def judge_limit(limit: Limit, values: Sequence[Interval], *, untold: int = 0) ->
 
     lows, highs = [low for low, _ in values], [high for _, high in values]
     if limit.operator in EXACT:
-        # The suite's reader allows them of counts alone, which have no bounds.
-        if not all(map(meets, lows)):
-            met: bool | None = False
-        else:
-            met = None if untold or not values else True
-        return met, (min(lows, default=-math.inf), max(highs, default=math.inf))
+        # Nobody knows whether a value between two bounds is the one that is named.
+        every = [None if low <= limit.value <= high and low < high else meets(low) for low, high in values]
+        unknown = untold or not values or None in every
+        return False if False in every else None if unknown else True, (
+            min(lows, default=-math.inf),
+            max(highs, default=math.inf),
+        )
     interval = (median_bounds(lows, untold)[0], median_bounds(highs, untold)[1])
     few = median_interval(lows) is None and not untold
     ends = {meets(each) for each in ([*lows, *highs] if few else interval)}

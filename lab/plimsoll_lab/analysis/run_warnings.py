@@ -31,7 +31,7 @@ def run_warnings(
     """Of a run that ended early, of repetitions that are too few, of trials that were left out."""
     warnings = []
     planned, searching = len(run.trials), run.search is not None
-    warnings += doubtful_figures(run, points)
+    warnings += doubtful_figures(run, points, trials)
     if run.mixed:
         message = f"the run was resumed although its trials would not be alike: {'; '.join(run.mixed)}"
         warnings.append(_warning("builds_mixed", message, "begin a new run for trials that are alike"))
@@ -109,13 +109,14 @@ def warnings_of_trials(
     return warnings
 
 
-def doubtful_figures(run: RunRecord, points: Sequence[PointSummary]) -> list[ResultWarning]:
+def doubtful_figures(
+    run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord] = ()
+) -> list[ResultWarning]:
     """Why figures over a network are marked as doubtful."""
     doubtful = [point for point in points if point.doubtful]
     if not doubtful:
         return []
-    paths_off = [path for record in network.latest(run) for path in record.paths if not path.within]
-    causes = [f"from {path.start} to {path.end}, {path.in_words()}" for path in paths_off[:1]]
+    causes = [off for point in doubtful if (off := network.path_off(run, point.number, trials)) is not None][:1]
     causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
     causes += [
         f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"

@@ -171,7 +171,7 @@ def _completeness(
     if capacities:
         complete = all(each.ended == each.searches for each in capacities)
         decided = all(each.lower is not None or each.upper is not None for each in capacities)
-        decided = decided and not any(point.doubtful for point in judged.points)
+        decided = decided and not any(point.is_doubted for point in judged.points)
         return complete, decided and all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     points = judged.points
     outcomes = {point.outcome for point in points}

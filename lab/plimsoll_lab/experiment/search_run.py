@@ -185,12 +185,13 @@ class SearchRun:
             block=1 + sum(trial.point == point.number for trial in self.trials),
             point=point.number,
         )
-        stored = self._stored.pop(planned.number, None)
+        stored = self._stored.get(planned.number)
         if stored is not None and dict(stored.setting) != dict(point.setting):
             raise LabError(
                 f"trial {planned.number} was made at {dict(stored.setting)}, and this lab would make it at "
                 f"{dict(point.setting)}; resume with the lab that began the run"
             )
+        self._stored.pop(planned.number, None)
         about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}
         lasting_s = trial_s(self._warmed_up(self._plan.suite, point), point)
         started: Json = {"event": "trial_started", **about, "predicted_s": lasting_s, "next": []}
@@ -391,7 +392,7 @@ class SearchRun:
     def _write(self, status: Status) -> None:
         record, axes = self._record, self._plan.suite.axes
         record.status, record.finished_unix_s = status, None if status == "running" else time.time()
-        if record.searches and not self.points:
+        if record.searches and status != "complete" and (self._stored or not self.points):
             # An earlier start of this run got further than this one has until now.
             self._folder.write_run(record)
             return

@@ -219,9 +219,9 @@ class Search:
 
     def _bisect(self, width: float) -> None:
         while self._bad is not None and self._bad > self._last_good() * (1 + width):
-            middle = math.floor(math.sqrt(self._last_good() * self._bad))
-            if middle == self._last_good():
-                return  # whole loads lie no nearer
+            middle = _between(self._last_good(), self._bad)
+            if middle is None:
+                return
             self._decide(middle)
 
     def _search_again(self, length_s: float) -> None:
@@ -314,11 +314,11 @@ class Search:
                 self._lengthen_to(min(goal.most_s, 2 * self._length_s))
                 continue
             if passed:
-                self._held = held = (candidate, self._confirmed, self._held_s)
+                self._held = (candidate, self._confirmed, self._held_s)
                 if self._bad is None or self._bad <= candidate * (1 + goal.width / 2):
                     return
-                candidate = math.floor(math.sqrt(candidate * self._bad))
-                if candidate == held[0]:
+                candidate = _between(candidate, self._bad)
+                if candidate is None:
                     return
                 continue
             if self._held is None:
@@ -334,7 +334,7 @@ class Search:
         """The next load to confirm below one that was not, and the step after it."""
         if held is not None:
             near = load <= held * (1 + self._goal.width / 2)
-            return (held if near else math.floor(math.sqrt(held * load))), step
+            return (held if near else _between(held, load) or held), step
         lower = max(self._goal.lowest, min(load - 1, math.floor(load / (1 + step))))
         return (lower if lower < load else None), 2 * step
 
@@ -368,11 +368,14 @@ class Search:
         doing. None where one is too short to show it, and longer ones may be made.
         """
         met: list[bool | None] = []
+        confirmed, held_s = self._confirmed, self._held_s
         for _ in range(2):
             met.append(self._read(load, self._goal.hold_s).met)
             if met[-1]:
-                self._held_s += self._goal.hold_s
+                self._confirmed, self._held_s = confirmed, held_s + self._goal.hold_s
                 return True
+            # Until one passes, the short trials have confirmed nothing.
+            self._confirmed, self._held_s = 0, 0.0
         return None if None in met and self._goal.hold_s < self._goal.most_s else False
 
 
@@ -401,6 +404,12 @@ def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None
     if slope <= 2 * deviation / math.sqrt(spread):
         return math.inf
     return deviation / slope
+
+
+def _between(low: int, high: int) -> int | None:
+    """The load in the middle, on a logarithmic scale; None where whole loads lie no nearer."""
+    middle = max(low + 1, math.floor(math.sqrt(low * high)))
+    return middle if middle < high else None
 
 
 def _apart(low: int, high: int, width: float) -> float:

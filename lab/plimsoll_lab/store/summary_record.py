@@ -87,6 +87,11 @@ class PointSummary(Record):
     limits: Sequence[LimitSummary]
     """Each limit there."""
 
+    @property
+    def is_doubted(self) -> bool:
+        """Whether it has a result, and that is doubtful: one without is none as it is."""
+        return self.doubtful and self.outcome == "ok"
+
 
 class OtherRecord(Record):
     """How many times worse than the best a contender is; 1 or more whichever way is better."""
