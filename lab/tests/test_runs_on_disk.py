@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -299,22 +300,24 @@ def test_a_damaged_run_hides_no_other_from_prune(tmp_path: Path) -> None:
 
 FAR_OFF = 2**33
 """The year 2242, in seconds since 1970."""
+NOT_OURS = ("2023/charts", "2024/holidays")
+"""What a person's own folders may hold."""
 
 
 def test_prune_removes_what_is_left_of_runs_without_a_record(tmp_path: Path) -> None:
     """Of a disk that was full as a run began, or of a lab that was killed as it removed one."""
     runs = tmp_path / "runs"
     stored_run(runs / "0001")
-    changed_s = {"0002/trials": 0, "0003/captures": 0, "0004/trials": FAR_OFF, "0005/trials": 0, "2024/holidays": 0}
+    changed_s = {"0002/trials": 0, "0003": 0, "0004/trials": FAR_OFF, "0005/trials": 0} | dict.fromkeys(NOT_OURS, 0)
     for name, at_s in changed_s.items():
         (runs / name).mkdir(parents=True)
-        os.utime((runs / name).parent, (at_s, at_s))
+        os.utime(runs / name[:4], (at_s, at_s))
     with RunFolder(path=runs / "0005").lock():
         done = lab_here(tmp_path, "prune", "--keep", "9")
         assert done.stdout.splitlines()[:-1] == ["would remove runs/0002", "would remove runs/0003"]
         done = lab_here(tmp_path, "prune", "--keep", "9", "--yes")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "removed runs/0002\nremoved runs/0003\n")
-    assert names(runs) == ["0001", "0004", "0005", "2024"], "a run, one that begins, one under way, none of ours"
+    assert names(runs) == ["0001", "0004", "0005", "2023", "2024"], "a run, one that begins, one at work, none of ours"
 
 
 def test_prune_removes_nothing_without_a_record_that_is_younger_than_is_asked_for(tmp_path: Path) -> None:
@@ -326,13 +329,20 @@ def test_prune_removes_nothing_without_a_record_that_is_younger_than_is_asked_fo
     assert lab_here(tmp_path, *prune, "24h").stdout == "removed runs/0001\n"
 
 
-def test_what_a_killed_prune_leaves_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("removed", [0, 1])
+def test_what_a_killed_prune_leaves_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: int
+) -> None:
     folder = stored_run(tmp_path / "runs/0001")
     (folder.captures() / "0001.pcapng").touch()
     (folder.path / "points.csv").touch()
 
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
+    remove, calls = shutil.rmtree, itertools.count()
+
+    def killed(path: Path) -> None:
+        if next(calls) == removed:
+            raise KeyboardInterrupt
+        remove(path)
 
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", killed)

@@ -173,17 +173,22 @@ class RunFolder:
         return "killed" if record.status == "running" and not self.is_locked() else record.status
 
     def remove(self) -> None:
-        """Remove it for good; first its record, so that after a crash the rest is no run, and then
-        its other files, so that `remains_in` finds the rest.
+        """Remove it for good; first its record, so that after a crash the rest is no run, then its
+        other files, and at last its trials, so that `remains_in` finds the rest.
 
         Raises `OSError` where something may not be removed.
         """
         with self.lock():
             (self.path / "run.json").unlink(missing_ok=True)
+            folders = []
             for each in self.path.iterdir():
                 if each.is_symlink() or not each.is_dir():
                     each.unlink()
-            shutil.rmtree(self.path)
+                else:
+                    folders.append(each)
+            for each in sorted(folders, key=lambda folder: folder.name == "trials"):
+                shutil.rmtree(each)
+            self.path.rmdir()
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -264,7 +269,7 @@ def runs_in(out: Path) -> list[RunFolder]:
 def remains_in(out: Path) -> list[RunFolder]:
     """What is left below `out` of runs without a record, the oldest first: the disk was full as
     they began, or a lab was killed as it removed them. A folder that holds anything else than the
-    parts of a run is none of ours.
+    parts of a run is none of ours, nor is one that has other parts and no trials.
     """
     return [folder for folder in _numbered(out) if _is_rest(folder.path)]
 
@@ -345,7 +350,8 @@ def _is_run(path: Path) -> bool:
 
 def _is_rest(path: Path) -> bool:
     try:
-        return not path.is_symlink() and all(each.name in PARTS for each in path.iterdir())
+        names = {each.name for each in path.iterdir()}
+        return not path.is_symlink() and names <= PARTS and (not names or "trials" in names)
     except OSError:
         return False
 
