@@ -132,6 +132,12 @@ def test_further_texts_and_commands_are_searched_too() -> None:
     assert set(secrets_of(plan(), build, "http://it:letmein@host/")) == {"abcdef", "hunter22", "letmein"}
 
 
+@pytest.mark.parametrize("part", ["a", "a.", "pass", "x-auth"])
+def test_a_long_text_is_searched_in_a_time_that_grows_as_it_does(part: str) -> None:
+    """In one that grows with its square it would take hours."""
+    assert secrets_in([part * 2**20, f"{part * 2**20} http://it:letmein@host/"], "one.toml") == ("letmein",)
+
+
 def test_the_longest_secret_is_taken_out_first() -> None:
     assert redact({"a": ["token-1234", "token"]}, ("token-1234", "token")) == {"a": ["[redacted]", "[redacted]"]}
 

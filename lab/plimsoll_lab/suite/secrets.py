@@ -31,7 +31,7 @@ _OPTION = re.compile(rf"--?{_NAME}", re.IGNORECASE)
 _HEADER = re.compile(rf"{_HEADER_NAME}:\s*(.+)", re.IGNORECASE | re.DOTALL)
 _SETTING = re.compile(rf"{_NAME}=(.+)", re.IGNORECASE | re.DOTALL)
 _SET = re.compile(rf"(?<![\w.-]){_NAME}=([^&\s\"']+)", re.IGNORECASE)
-_PASSWORD_OF_URL = re.compile(r"[a-z][a-z0-9+.-]*://([^/\s@]+)@", re.IGNORECASE)
+_PASSWORD_OF_URL = re.compile(r"(?<=[a-z0-9+.-])://([^/\s@]+)@", re.IGNORECASE)
 _WORD_AFTER = re.compile(rf"(?<![\w.-])(?:{_NAME}=|--?{_NAME}\s+(?!-))({_WORD})", re.IGNORECASE)
 _QUOTED_HEADER = re.compile(rf"""('{_HEADER_NAME}:\s*[^']+'|"{_HEADER_NAME}:\s*(?:\\[\s\S]|[^"\\])+")""", re.IGNORECASE)
 _BEFORE_SCRIPT = re.compile(r"-\w*c")
@@ -57,8 +57,8 @@ def secrets_in(values: Sequence[object], source: str) -> tuple[str, ...]:
     short = sorted(secret for secret in found if len(secret) < LEAST_LENGTH)
     if short:
         raise SuiteError(
-            f"{source}: a secret has fewer than {LEAST_LENGTH} characters, and other text in the run's "
-            "files may have them too; use a longer one"
+            f"{source}: a secret, such as what a name with 'token' or 'password' is set to, has fewer than "
+            f"{LEAST_LENGTH} characters, and other text in the run's files may have them too; use a longer one"
         )
     return tuple(sorted({form for secret in found for form in _forms(secret)}, key=len, reverse=True))
 
