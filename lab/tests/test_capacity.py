@@ -99,6 +99,37 @@ def test_no_load_is_beyond_four_times_what_was_carried_and_every_one_is_within_t
     search(measure, GOAL)
 
 
+def test_longer_trials_rise_to_at_most_four_times_what_was_carried() -> None:
+    """The first ones, which are short, met a slow moment: the server carries far more."""
+    luck, carried = random.Random(1), [GOAL.lowest]
+
+    def measure(load: int, length_s: float) -> Reading:
+        assert load <= 4 * max(carried), (load, length_s, carried[-5:])
+        excess = math.log(load / 900) + luck.gauss(0, 0.3) if length_s == GOAL.first_s else -2.0
+        carried.append(load if excess < 0 else 0)
+        return Reading(met=excess < 0, excess=excess)
+
+    assert search(measure, GOAL).lower == GOAL.highest
+
+
+def test_repeated_searches_of_a_narrow_range_try_other_loads() -> None:
+    """One that is narrower than the first rise, which then ends at the highest load of them all."""
+    narrow = replace(GOAL, lowest=6000, highest=11_000)
+    found = {search(server(1, noise=0, dips=0), replace(narrow, shift=shift)).lower for shift in (0.0, 0.3, 0.6, 0.9)}
+    assert len(found) == 4
+
+
+def test_one_bad_trial_decides_nothing_where_one_good_one_does() -> None:
+    bad = iter([False])
+
+    def measure(load: int, _length_s: float) -> Reading:
+        return Reading(met=load <= TRUTH and (load < 5000 or next(bad, True)))
+
+    found = search(measure, replace(GOAL, trials=1))
+    assert found.lower is not None
+    assert 0.98 * TRUTH <= found.lower <= TRUTH
+
+
 Trial = tuple[int, float, bool]
 """The load of a trial, its length, and whether the limits were met."""
 
@@ -140,6 +171,25 @@ def test_a_search_that_is_given_up_names_no_load_that_no_trial_has_met() -> None
             break
     assert found.finished
     assert best > 0
+
+
+def test_a_search_that_is_given_up_names_no_load_above_one_whose_confirmation_failed() -> None:
+    """After a minute that failed it named a load above, at which one short trial had passed."""
+
+    def truth(load: int, length_s: float) -> Reading:
+        carries = TRUTH * (1.25 if length_s < GOAL.least_s else 1.0 if length_s < 60 else 0.9)
+        return Reading(met=load <= carries)
+
+    goal = replace(GOAL, trials=1, hold_s=60.0)
+    for after in range(1, 200):
+        seen, found = given_up(goal, truth, after)
+        missed = [load for load, length_s, good in seen if length_s >= GOAL.least_s and not good]
+        assert found.lower is not None
+        assert not missed or found.lower <= min(missed), (after, found, seen[-3:])
+        if found.finished:
+            break
+    assert found.finished
+    assert missed
 
 
 def test_a_search_that_begins_anew_with_longer_trials_keeps_its_bounds_meanwhile() -> None:

@@ -188,15 +188,15 @@ class Search:
         )
 
     def _answer(self) -> tuple[int | None, int, float]:
-        """The highest load that is confirmed; until one is, the one that is being confirmed, once a
-        trial has passed there, or the highest that the search has found good. With the trials that
-        passed, and how long these lasted.
+        """The highest load that is confirmed; until one is, the one that is being confirmed, or the
+        highest below it, at which a trial has passed. With the trials that confirm it, and how long
+        these lasted.
         """
         if self._held is not None:
             return self._held
-        if self._candidate is not None and (self._confirmed or self._candidate == self._good):
-            return self._candidate, self._confirmed, self._held_s
-        return self._good, 0, 0.0
+        if self._candidate is None:
+            return self._good, 0, 0.0
+        return max(load for load in self._carried if load <= self._candidate), self._confirmed, self._held_s
 
     def left_s(self) -> float | None:
         """About how many seconds of trials are still to come; None while nothing has failed yet."""
@@ -215,14 +215,16 @@ class Search:
         while self._bad is None and self._last_good() < goal.highest:
             factor = first if self._last_good() == goal.lowest else RISE
             self._decide(min(goal.highest, math.floor(self._last_good() * factor)))
-        self._bisect(goal.width)
+        # The shift of a range that is narrower than the first rise.
+        self._bisect(goal.width, 0.5 + goal.shift / 6)
 
-    def _bisect(self, width: float) -> None:
+    def _bisect(self, width: float, part: float = 0.5) -> None:
         while self._bad is not None and self._bad > self._last_good() * (1 + width):
-            middle = _between(self._last_good(), self._bad)
+            middle = _between(self._last_good(), self._bad, part)
             if middle is None:
                 return
             self._decide(middle)
+            part = 0.5
 
     def _search_again(self, length_s: float) -> None:
         """Find the bounds with longer trials, from where the shorter ones have ended."""
@@ -236,7 +238,7 @@ class Search:
         while (self._bad if carried else self._good) is None:
             nearest = (self._good if carried else self._bad) or start
             load = math.floor(nearest * (1 + step)) + 1 if carried else math.floor(nearest / (1 + step))
-            load = min(self._goal.highest, max(self._goal.lowest, load))
+            load = min(self._goal.highest, max(self._goal.lowest, load), math.floor(nearest * RISE))
             if load == nearest:
                 return  # the range ends here
             self._decide(load)
@@ -254,21 +256,22 @@ class Search:
         return reading
 
     def _decide(self, load: int) -> bool:
-        """Decide about a load: more than half of its trials."""
+        """Decide about a load: more than half of its trials, and never one that failed."""
         needed = self._goal.trials // 2 + 1
         met = missed = 0
-        while max(met, missed) < needed:
+        while met < needed and missed < max(needed, FAILURES_TOLERATED + 1):
             # A trial too short to show that the load lasts guides the search all the same.
             if self._read(load, self._length_s).met is False:
                 missed += 1
             else:
                 met += 1
-        if met > missed:
+        carried = met >= needed
+        if carried:
             self._good = load
             self._carried.append(load)
         else:
             self._bad = load
-        return met > missed
+        return carried
 
     def _noise(self) -> float | None:
         """The largest difference of loads that one trial of the present length cannot
@@ -351,6 +354,7 @@ class Search:
             if met:
                 self._confirmed += 1
                 self._held_s += self._length_s
+                self._carried.append(load)
             else:
                 missed += 1
             if missed > FAILURES_TOLERATED:
@@ -406,9 +410,11 @@ def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None
     return deviation / slope
 
 
-def _between(low: int, high: int) -> int | None:
-    """The load in the middle, on a logarithmic scale; None where whole loads lie no nearer."""
-    middle = max(low + 1, math.floor(math.sqrt(low * high)))
+def _between(low: int, high: int, part: float = 0.5) -> int | None:
+    """The load that is this part of the way, on a logarithmic scale; None where whole loads lie no
+    nearer.
+    """
+    middle = max(low + 1, math.floor(low * (high / low) ** part))
     return middle if middle < high else None
 
 
