@@ -55,6 +55,14 @@ def test_who_limited_a_search_follows_from_the_evidence(case: str) -> None:
     assert near is None or found == "generator", "the sentence never contradicts the finding"
 
 
+def test_a_server_whose_threads_have_no_cpu_left_is_the_limit_near_the_ceiling_too() -> None:
+    """The sentence said that it was out of CPU, and that the generator was the limit."""
+    found = who_limited(OK, rate=85_000, ceiling=100_000, null_misses=meets, out_of_cpu=True)
+    assert found == ("server", None)
+    late = who_limited(LATE, rate=85_000, ceiling=100_000, null_misses=never_asked, out_of_cpu=True)
+    assert late[0] == "generator", "a late generator's trials show nothing of the server"
+
+
 def test_how_near_the_ceiling_the_generator_was_is_said() -> None:
     _, near = who_limited(["ok"], rate=85_000, ceiling=100_000, null_misses=never_asked)
     assert near == "85 % of what the generator gets from a null server"

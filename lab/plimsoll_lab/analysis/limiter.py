@@ -19,12 +19,18 @@ argument says that only a stated limit counts, and no growth of the backlog."""
 
 
 def who_limited(
-    outcomes: Sequence[Outcome], *, rate: float | None, ceiling: float | None, null_misses: NullMisses
+    outcomes: Sequence[Outcome],
+    *,
+    rate: float | None,
+    ceiling: float | None,
+    null_misses: NullMisses,
+    out_of_cpu: bool = False,
 ) -> tuple[LimitedBy, str | None]:
     """What the limit was, and how near the generator was to its own limit, where that was it.
 
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
-    and `ceiling` what the generator gets from a null server, in requests a second.
+    and `ceiling` what the generator gets from a null server, in requests a second. `out_of_cpu`
+    says whether the server's threads had no CPU left although the machine had.
     """
     late, disturbed = outcomes.count("generator_limited"), outcomes.count("invalid")
     suspect = 2 * (late + disturbed) > len(outcomes)
@@ -35,7 +41,7 @@ def who_limited(
     far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
     if suspect and not far_below:
         return "generator", None
-    if ceiling and rate and rate >= NEAR_CEILING * ceiling:
+    if ceiling and rate and rate >= NEAR_CEILING * ceiling and not out_of_cpu:
         return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
     if suspect:
         return "server", None

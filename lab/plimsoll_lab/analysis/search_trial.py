@@ -272,25 +272,42 @@ def _errors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
 
 
 def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:
-    used = medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
-    cpus = environment.cpus
-    busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
-    whole = bool(busy and cpus is not None and statistics.median(busy) >= FULL * cpus)
-    most = max((trial.figures.get("server.cpu_cores", 0.0) for trial in every), default=0.0)
-    if used is not None and _out_of_cpu(used) and most <= PLATEAU * used and not whole:
+    used = _server_cores(bad)
+    if out_of_cpu(bad, every, environment):
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]
-    if whole:
+    busy = _busy_cores(bad)
+    if _is_full(busy, environment):
         own = "" if used is None else f", {used:.2f} of them by the server"
-        return [_cause("cpu", f"CPU: {statistics.median(busy):.2f} of the machine's {cpus} CPUs were busy{own}")]
+        return [_cause("cpu", f"CPU: {busy:.2f} of the machine's {environment.cpus} CPUs were busy{own}")]
     return []
 
 
-def _out_of_cpu(used_cores: float) -> bool:
-    """A server that stays at a fifth of a core waits for something else; one that stays at a whole
+def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
+    """Whether the threads of the server had no CPU left at the upper bound although the machine
+    had; `every` is the whole search.
+
+    A server that stays at a fifth of a core waits for something else; one that stays at a whole
     number is out of CPU.
     """
-    whole = round(used_cores)
-    return whole >= 1 and abs(used_cores - whole) <= (1 - WHOLE_CORES) * whole
+    used = _server_cores(bad)
+    if used is None or _is_full(_busy_cores(bad), environment):
+        return False
+    whole = round(used)
+    most = max(trial.figures.get("server.cpu_cores", 0.0) for trial in every)
+    return whole >= 1 and abs(used - whole) <= (1 - WHOLE_CORES) * whole and most <= PLATEAU * used
+
+
+def _server_cores(bad: Sequence[TrialRecord]) -> float | None:
+    return medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
+
+
+def _busy_cores(bad: Sequence[TrialRecord]) -> float | None:
+    busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
+    return statistics.median(busy) if busy else None
+
+
+def _is_full(busy_cores: float | None, environment: EnvironmentRecord) -> bool:
+    return busy_cores is not None and environment.cpus is not None and busy_cores >= FULL * environment.cpus
 
 
 def _memory(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:

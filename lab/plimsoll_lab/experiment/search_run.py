@@ -20,6 +20,7 @@ from plimsoll_lab.analysis.search_trial import (
     loss_ratio,
     medians,
     misses_a_limit,
+    out_of_cpu,
     reading_of,
     what_broke,
 )
@@ -330,7 +331,8 @@ class SearchRun:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
         bad = self._refuting(base, upper, trials)
-        broke = what_broke(suite, bad, trials, self._servers_environment(base, bad))
+        environment = self._servers_environment(base, bad)
+        broke, short = what_broke(suite, bad, trials, environment), out_of_cpu(bad, trials, environment)
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
@@ -340,7 +342,10 @@ class SearchRun:
             return 2 * sum(missed) > len(missed)
 
         outcomes = [trial.outcome for trial in bad]
-        who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses)
+        who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses, out_of_cpu=short)
+        if short and who != "server":
+            # It was out of CPU, and yet not what ended the rise.
+            broke = broke.model_copy(update={"causes": [each for each in broke.causes if each.code != "cpu"]})
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
 
     def _refuting(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
