@@ -7,7 +7,7 @@ requests due are completed. At least four of five are to hold.
 
 Every search is a line of target/bench/held-capacity.jsonl as soon as its minute has ended: started
 again, the script goes on where it was stopped. The table is docs/results/held-capacity.txt. A
-search takes four minutes, and with its minute five: all of them two and a half hours. Needs a
+search takes six minutes, and with its minute seven: all of them three and a half hours. Needs a
 machine that does nothing else.
 
     python bench/held_capacity.py
@@ -72,7 +72,7 @@ over = "load.rate"
 range = [100, 300000]
 width = "10%"
 trials = 3
-patience = "4m"
+patience = "{patience}"
 """
 MINUTE = """rate = {rate}
 duration = "60s"
@@ -116,7 +116,8 @@ def holds(record: Json) -> bool | None:
 def render(made: Sequence[Json]) -> str:
     """The table, and in how many searches the minute held."""
     words = {True: "holds", False: "does not hold", None: "not judged"}
-    rows = [("server", "answer", "upper", "limited by", "took", "held for", "a fresh minute's p99", "rate", "and it")]
+    head = ("server", "answer", "upper", "limited by", "patience", "took", "held for", "a fresh minute's p99", "rate")
+    rows = [(*head, "and it")]
     for each in made:
         figures = {} if each["minute"] is None else each["minute"]["figures"]
         p99_us, rate = figures.get("response_time_us.p99"), figures.get("completed_rate")
@@ -126,6 +127,7 @@ def render(made: Sequence[Json]) -> str:
                 "none" if each["lower"] is None else f"{each['lower']:,}/s",
                 "none" if each["upper"] is None else f"{each['upper']:,}/s",
                 each["limited_by"] or "-",
+                each["patience"],
                 f"{each['elapsed_s']:.0f} s",
                 f"{each['held_s']:.0f} s",
                 "-" if p99_us is None else f"{p99_us / 1e3:.2f} ms",
@@ -143,6 +145,7 @@ def main() -> int:
     """Make the searches that are missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", metavar="NAME", help="one server")
+    parser.add_argument("--patience", default="6m", metavar="D", help="of each search (default: 6m)")
     parser.add_argument("--most", type=int, default=1000, metavar="N", help="searches to make now, at most")
     options = parser.parse_args()
     log = Log(BUILD / "held-capacity.jsonl")
@@ -152,9 +155,9 @@ def main() -> int:
     missing = log.missing(there, OF_FOREIGN) + log.missing(MODELS, OF_MODELS)
     for name in [each for each in missing if options.only in {"", each}][: options.most]:
         seed = 1 + len(log.made)
-        found = search("held-capacity", server_of(name) + SEARCH.format(seed=seed))
+        found = search("held-capacity", server_of(name) + SEARCH.format(seed=seed, patience=options.patience))
         made = None if found["lower"] is None else minute(name, found["lower"], seed)
-        log.add({"name": name, "seed": seed, "minute": made} | found)
+        log.add({"name": name, "seed": seed, "patience": options.patience, "minute": made} | found)
         print(f"{name}: {found['text']}; a fresh minute: {made}", flush=True)
         RESULT.write_text(render(log.made))
     print(render(log.made), end="")

@@ -119,17 +119,6 @@ def test_repeated_searches_of_a_narrow_range_try_other_loads() -> None:
     assert len(found) == 4
 
 
-def test_one_bad_trial_decides_nothing_where_one_good_one_does() -> None:
-    bad = iter([False])
-
-    def measure(load: int, _length_s: float) -> Reading:
-        return Reading(met=load <= TRUTH and (load < 5000 or next(bad, True)))
-
-    found = search(measure, replace(GOAL, trials=1))
-    assert found.lower is not None
-    assert 0.98 * TRUTH <= found.lower <= TRUTH
-
-
 Trial = tuple[int, float, bool]
 """The load of a trial, its length, and whether the limits were met."""
 

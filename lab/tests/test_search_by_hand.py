@@ -328,10 +328,10 @@ def test_a_search_with_longer_trials_begins_with_steps_of_twice_the_noise_that_i
 
 
 def test_longer_trials_that_carry_more_search_upwards_to_the_highest_load() -> None:
-    """80 x 1.5 + 1 = 121, 121 x 2 + 1 = 243, 243 x 3 + 1 = 730, and then by 4 each time."""
+    """80 x 1.5 + 1 = 121, 121 x 2 + 1 = 243, 243 x 3 + 1 = 730, and then times 4 each time."""
     goal = replace(BLIND, highest=60_000)
     trials, found = made(goal, blindly(lambda length_s: 100 if length_s < 2 else math.inf))
-    up = [(load, 2) for load in (80, 121, 243, 730, 2921, 11_685, 46_741, 60_000)]
+    up = [(load, 2) for load in (80, 121, 243, 730, 2920, 11_680, 46_720, 60_000)]
     assert trials == [*twice(*RISING), *twice(*up), *[(60_000, 2)] * 8]
     assert (found.lower, found.upper, found.precision) == (60_000, None, math.inf)
 
@@ -381,6 +381,28 @@ def test_trials_become_no_longer_than_the_patience_lasts_for_a_search_with_them(
     trials, found = made(replace(BLIND, patience_s=patience_s), measure)
     assert list(dict.fromkeys(length_s for _, length_s in trials)) == pytest.approx(lengths_s)
     assert (found.finished, found.confirmed, found.precision) == (True, 8, math.inf)
+
+
+@pytest.mark.parametrize("patience_s", [240, 300, 360, 600, 900])
+def test_a_search_whose_trials_take_more_than_their_window_confirms_its_answer_in_time(patience_s: float) -> None:
+    """Three seconds pass beside each of them. They were made longer, and the patience ended before
+    the minute that shows whether the load lasts.
+    """
+    spent_s = 0.0
+
+    def measure(load: int, length_s: float) -> Reading:
+        nonlocal spent_s
+        if spent_s >= patience_s:
+            raise OutOfPatience
+        took_s = 3 + 1.5 * length_s
+        spent_s += took_s
+        # In a short trial a growing queue has not grown yet.
+        return Reading(met=load <= (1000 if length_s >= goal.least_s else 1200), excess=-0.1, took_s=took_s)
+
+    goal = replace(BLIND, highest=60_000, width=0.1, least_s=5, most_s=60, hold_s=60, patience_s=patience_s)
+    _, found = made(goal, measure)
+    assert 900 <= (found.lower or 0) <= 1000
+    assert found.held_s >= goal.hold_s + 8 * goal.least_s
 
 
 def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:

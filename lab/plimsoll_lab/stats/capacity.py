@@ -152,6 +152,7 @@ class Search:
         self._held: Held | None = None
         self._unconfirmed: list[int] = []
         self._spent_s = 0.0
+        self._beside_s, self._made = 0.0, 0
         self._readings: list[NearReading] = []
 
     def run(self) -> Bounds:
@@ -251,21 +252,23 @@ class Search:
     def _read(self, load: int, length_s: float) -> Reading:
         reading = self._measure(load, length_s)
         self._spent_s += reading.took_s
+        self._beside_s += reading.took_s - (1 + WARM_UP) * length_s
+        self._made += 1
         if reading.excess is not None and abs(reading.excess) <= NEAR:
             self._readings.append((load, length_s, reading.excess))
         return reading
 
     def _decide(self, load: int) -> bool:
-        """Decide about a load: more than half of its trials, and never one that failed."""
+        """Decide about a load: more than half of its trials."""
         needed = self._goal.trials // 2 + 1
         met = missed = 0
-        while met < needed and missed < max(needed, FAILURES_TOLERATED + 1):
+        while max(met, missed) < needed:
             # A trial too short to show that the load lasts guides the search all the same.
             if self._read(load, self._length_s).met is False:
                 missed += 1
             else:
                 met += 1
-        carried = met >= needed
+        carried = met > missed
         if carried:
             self._good = load
             self._carried.append(load)
@@ -297,13 +300,20 @@ class Search:
         return min(self._goal.most_s, affordable_s, self._length_s * times)
 
     def _affordable_s(self) -> float:
-        """How long trials may be so that the patience lasts for a search with them, and for their
-        confirmation.
+        """How long trials may be so that the patience lasts for a search with them, and for the
+        confirmation of its answer; these are not shorter than the confirming ones are.
         """
-        goal = self._goal
-        trials = LOADS_AGAIN * (goal.trials // 2 + 1) + LOADS_REFUSED * (FAILURES_TOLERATED + 1) + CONFIRMATIONS
-        left_s = (goal.patience_s - self._spent_s) / (1 + WARM_UP)
-        return (left_s - goal.hold_s) / trials
+        goal, longer = self._goal, 1 + WARM_UP
+        searching = LOADS_AGAIN * (goal.trials // 2 + 1)
+        confirming = LOADS_REFUSED * (FAILURES_TOLERATED + 1) + CONFIRMATIONS
+        # What a trial takes beside its window: a server starts, and ends.
+        beside_s = max(0.0, self._beside_s / self._made) if self._made else 0.0
+        left_s = goal.patience_s - self._spent_s - (beside_s + longer * goal.hold_s)
+        length_s = (left_s / (searching + confirming) - beside_s) / longer
+        if length_s >= goal.least_s:
+            return length_s
+        left_s -= confirming * (beside_s + longer * goal.least_s)
+        return (left_s / searching - beside_s) / longer
 
     def _settle(self) -> None:
         """Confirm the answer, or find a lower one that is confirmed."""
