@@ -6,7 +6,8 @@ so that slow ones are not chosen. The cut time leaves the rate's denominator too
 
 How long the m requests that were due in the cut time would have taken is unknown. So a percentile q
 of all N lies between the kept order statistics at ranks qN - m and qN. A kept request that was
-still in flight in a moment was delayed at most: it may have been faster.
+still in flight in a moment was delayed at most: it may have been faster. A request without an
+answer counts at its age, where that is at least the median of the answered ones.
 """
 
 from __future__ import annotations
@@ -57,25 +58,40 @@ class Cut:
 
 
 def cut_out(
-    starts: Sequence[float], times: Sequence[float], moments: Sequence[Span], window: Span, *, closed: bool
+    starts: Sequence[float],
+    times: Sequence[float],
+    moments: Sequence[Span],
+    window: Span,
+    *,
+    closed: bool,
+    unanswered: Sequence[Span] = (),
+    unseen: int = 0,
 ) -> Cut:
     """Cut the moments out of a window.
 
     `starts` are the requests' intended starts and `times` their response times, all in seconds.
     `closed` says that a connection waits for its answer: a disturbance suppresses requests then.
+    `unanswered` are requests without an answer: from their intended starts to when they timed out,
+    or the window closed. Of `unseen` more it is not known when they were due.
     """
     ends = [start + time for start, time in zip(starts, times, strict=True)]
-    spans = cut_spans(starts, ends, moments, window)
+    spans = cut_spans(
+        [*starts, *(start for start, _ in unanswered)], [*ends, *(end for _, end in unanswered)], moments, window
+    )
     cut_s = sum(end - start for start, end in spans)
     length_s = window[1] - window[0]
     kept_s = length_s - cut_s
     longest: list[float] = []
     surest: list[float] = []
     due = inside = completed = 0
-    for start, time, end in zip(starts, times, ends, strict=True):
+    median = statistics.median(times) if times else 0.0
+    seen = [(start, time, end, True) for start, time, end in zip(starts, times, ends, strict=True)]
+    seen += [(start, end - start, end, False) for start, end in unanswered if end - start >= median]
+    for start, time, end, answered in seen:
         here = window[0] <= start < window[1]
         # A span ends as an answer brings the backlog back: that answer is of the cut time.
-        completed += window[0] <= end < window[1] and not any(first < end <= last for first, last in spans)
+        in_time = answered and window[0] <= end < window[1]
+        completed += in_time and not any(first < end <= last for first, last in spans)
         if any(first <= start < last for first, last in spans):
             due += here
             continue
@@ -92,7 +108,7 @@ def cut_out(
         requests=due,
         touched=len(longest) - len(surest),
         rate=completed / kept_s if kept_s > 0 else None,
-        percentiles=_percentiles(sorted(longest), sorted(surest), due) if longest else {},
+        percentiles=_percentiles(sorted(longest), sorted(surest), due + unseen) if longest else {},
     )
 
 

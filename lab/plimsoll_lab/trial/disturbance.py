@@ -106,33 +106,47 @@ class LoggedRequest:
     connections: Sequence[int] = ()
     """Number of each one's connection, unlike those of other generators."""
     under_way: Sequence[Span] = ()
-    """Requests that were answered after the window: intended start and end."""
+    """Requests that the window's end found under way, whatever became of them: intended start and
+    end."""
+    timed_out: Sequence[Span] = ()
+    """Those that timed out in the window."""
 
 
 def read_log(lines: Iterable[str], first: int = 0) -> LoggedRequest:
-    """The answered requests of a generator's request log that belong to its window; its connections
-    are numbered from `first`.
+    """The requests of a generator's request log that belong to its window; its connections are
+    numbered from `first`.
     """
-    starts, times_s, connections, under_way = [], [], [], []
+    starts, times_s, connections = [], [], []
+    under_way, timed_out = [], []
     for row in csv.DictReader(lines):
-        if row["outcome"] != "ok" or row["phase"] == "warm_up":
-            continue
         end, took_s = float(row["time"]), float(row["response_time_us"]) / 1e6
-        if row["phase"] == "window":
-            starts.append(end - took_s)
-            times_s.append(took_s)
-            connections.append(first + int(row["connection"]))
-        else:
-            under_way.append((end - took_s, end))
-    return LoggedRequest(starts=starts, times_s=times_s, connections=connections, under_way=under_way)
+        match row["phase"], row["outcome"]:
+            case "window", "ok":
+                starts.append(end - took_s)
+                times_s.append(took_s)
+                connections.append(first + int(row["connection"]))
+            case "window", "timeout":
+                timed_out.append((end - took_s, end))
+            case "drain", _:
+                under_way.append((end - took_s, end))
+    return LoggedRequest(
+        starts=starts, times_s=times_s, connections=connections, under_way=under_way, timed_out=timed_out
+    )
 
 
 def cut_record(
-    network: LinkWindow | None, window: tuple[float | None, float | None], log: LoggedRequest | None, *, closed: bool
+    network: LinkWindow | None,
+    window: tuple[float | None, float | None],
+    log: LoggedRequest | None,
+    *,
+    closed: bool,
+    unanswered: int = 0,
 ) -> CutRecord | None:
     """What was cut out of a trial, and what is known without it; None where nothing was.
 
-    `log` has every request of the window, and is None where the generator kept none.
+    `log` has every request of the window that was sent, and is None where the generator kept none.
+    `unanswered` counts the requests that timed out, were under way as the window closed, or were
+    never sent.
     """
     opened, ended = window
     if network is None or not network.disturbances or opened is None or ended is None or ended <= opened:
@@ -143,10 +157,18 @@ def cut_record(
     if log is None:
         return _without_log(moments, whole)
     starts = [start - opened for start in log.starts]
-    under_way = [(start - opened, end - opened) for start, end in log.under_way]
-    every = [*((start, start + time_s) for start, time_s in zip(starts, log.times_s, strict=True)), *under_way]
+    waited = [(start - opened, end - opened) for start, end in (*log.under_way, *log.timed_out)]
+    every = [*((start, start + time_s) for start, time_s in zip(starts, log.times_s, strict=True)), *waited]
     moments = _until_answered(moments, [each.lost_frames > 0 for each in network.disturbances], every)
-    found = cut_out(starts, log.times_s, moments, whole, closed=closed)
+    found = cut_out(
+        starts,
+        log.times_s,
+        moments,
+        whole,
+        closed=closed,
+        unanswered=[(start, min(end, whole[1])) for start, end in waited if start < whole[1]],
+        unseen=max(0, unanswered - len(waited)),
+    )
     rate = found.rate if found.share <= RATE_CUT else None
     return _record(found, moments, percentiles=_bounds(found), rate=rate)
 

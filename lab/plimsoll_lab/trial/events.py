@@ -55,6 +55,7 @@ def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedR
         times_s=[time_s for each in found for time_s in each.times_s],
         connections=[number for each in found for number in each.connections],
         under_way=[span for each in found for span in each.under_way],
+        timed_out=[span for each in found for span in each.timed_out],
     )
 
 

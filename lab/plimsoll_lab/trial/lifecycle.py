@@ -324,7 +324,9 @@ def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Se
     lost = loss_record(links, summary, alone, log, counted=is_counted(point))
     # A moment suppresses requests of each closed loop among the loads.
     some = any("rate" not in load for load in measured_loads(point))
-    return lost or cut_record(links, window, log, closed=some)
+    requests = summary.requests
+    unanswered = requests.in_flight + requests.timed_out + requests.unsent
+    return lost or cut_record(links, window, log, closed=some, unanswered=unanswered)
 
 
 def _save_connections(generator: Generator, records: Path) -> list[Json]:
