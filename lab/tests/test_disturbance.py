@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -30,9 +32,10 @@ from plimsoll_lab.trial.disturbance import (
     unknown_moments,
     without_cut,
 )
+from plimsoll_lab.trial.events import take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.link_monitor import LinkMonitor
-from plimsoll_lab.trial.retry import PASSING
+from plimsoll_lab.trial.retry import PASSING_UNTOLD
 from plimsoll_lab.trial.window import Window
 
 
@@ -72,7 +75,7 @@ def test_the_reason_names_the_faults_that_are_too_many() -> None:
 
 def test_links_that_were_late_at_no_known_moment_have_a_warning_by_which_the_trial_is_made_again() -> None:
     (warning,) = network_warnings(network(late=21))
-    assert (warning.code in PASSING, warning.message) == (True, unknown_moments(network(late=21)))
+    assert (warning.code in PASSING_UNTOLD, warning.message) == (True, unknown_moments(network(late=21)))
     assert network_warnings(network(late=20)) == []
 
 
@@ -298,6 +301,49 @@ def test_a_log_is_read_as_the_generator_writes_it() -> None:
     assert list(found.connections) == [101]
     [(start, end)] = found.under_way
     assert (start, end) == pytest.approx((1795335730.071782, 1795335730.571782), abs=1e-6)
+    [(start, end)] = found.timed_out
+    assert (start, end) == pytest.approx((1795335729.591783, 1795335729.591900), abs=1e-6)
+
+
+def rows(requests: Sequence[tuple[float, float]], closed: float) -> list[str]:
+    """A request log of intended starts and ends in the window, and after it closed."""
+    head = "time,connection,request,bytes,response_time_us,phase,outcome"
+    lines = (
+        f"{OPENED + end:.6f},1,1,64,{(end - start) * 1e6:.3f},{'window' if end < closed else 'drain'},ok"
+        for start, end in requests
+    )
+    return [head, *lines]
+
+
+def test_requests_without_an_answer_count_at_their_age_beside_a_cut_too() -> None:
+    """They were left out: 30 of 1,000 that hung at the end of the window were in no percentile."""
+    answered = [(number / 100, number / 100 + 0.002) for number in range(970)]
+    hung = [(9.7 + number / 100, 10.5) for number in range(30)]
+    moment = late_at((2.0, 2.005))
+    cut = cut_record(moment, (OPENED, OPENED + 10), read_log(rows([*answered, *hung], 10.0)), closed=False)
+    assert cut is not None
+    assert cut.estimates["response_time_us.p99"] == pytest.approx(200_000, abs=10_500), "10 of 30 are older"
+    assert cut.completed_rate == pytest.approx(97, abs=0.5)
+    low, high = cut.bounds["response_time_us.p99"]
+    assert 180_000 <= low <= high <= 221_000
+    # What was never sent is in no log: so many more may have been the slowest.
+    unsent = cut_record(
+        moment, (OPENED, OPENED + 10), read_log(rows([*answered, *hung], 10.0)), closed=False, unanswered=30 + 50
+    )
+    assert unsent is not None
+    assert "response_time_us.p99" in unsent.doubted
+
+
+def test_the_logs_of_several_generators_are_one_with_every_request_of_each(tmp_path: Path) -> None:
+    log = "\n".join([*rows([(1.0, 1.5), (1.5, 3.5)], 2.0), f"{OPENED + 1.9:.6f},1,3,64,100000.0,window,timeout", ""])
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.request_log.csv").write_text(log)
+    found = take_log(tmp_path, ["a", "b"], keep=False)
+    assert found is not None
+    assert (len(found.starts), len(found.times_s), found.connections) == (2, 2, [1, 3])
+    assert (len(found.under_way), len(found.timed_out)) == (2, 2)
+    assert list(tmp_path.iterdir()) == []
+    assert take_log(tmp_path, ["a"], keep=False) is None
 
 
 def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:

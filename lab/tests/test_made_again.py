@@ -39,7 +39,9 @@ def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
     assert retry_reason(trial("invalid", "window_missed")) == "it was so"
     assert retry_reason(trial("invalid")) is None
     assert retry_reason(trial("ok", "machine_busy")) == "machine_busy was seen"
-    assert retry_reason(trial("ok", "link_disturbed")) == "link_disturbed was seen"
+    assert retry_reason(trial("ok", "link_disturbed", "steal")) == "steal was seen"
+    assert retry_reason(trial("invalid", "late_start")) == "it was so"
+    assert retry_reason(trial("invalid", "link_disturbed")) == "it was so"
     assert retry_reason(trial("ok", "unstable_window")) is None
     assert retry_reason(trial("ok", "machine_busy", window_s=0.05)) is None
     assert retry_reason(trial("hard_limit", "steal")) is None
@@ -48,6 +50,12 @@ def test_what_may_be_gone_the_next_time_is_worth_another_trial() -> None:
 
 def test_a_generator_at_its_limit_is_not_asked_again_for_that_would_choose_among_the_fastest() -> None:
     assert retry_reason(trial("generator_limited", "machine_busy")) is None
+
+
+@pytest.mark.parametrize("code", ["link_disturbed", "links_lost", "capture_drops", "late_start"])
+def test_what_the_own_processes_of_a_trial_suffer_is_not_asked_again_either(code: str) -> None:
+    """More packets make an emulator late, so that the fastest contender was measured again most."""
+    assert retry_reason(trial("ok", code)) is None
 
 
 def test_a_discarded_measurement_keeps_its_outcome_and_figures() -> None:
@@ -73,7 +81,7 @@ def test_a_first_measurement_is_judged_by_its_own_warnings_and_its_own_cut() -> 
     record = with_discarded_attempt(spoilt, replace(trial("ok"), figures={"completed_rate": 9.0}))
     first = as_first_measured(TrialRecord.from_json(json.loads(json.dumps(record.to_json()))))
     assert value_of(first, "completed_rate") == (7.0, math.inf)
-    disturbed = replace(trial("ok", "link_disturbed"), figures=figures, cut=cut)
+    disturbed = replace(trial("ok", "link_disturbed", "steal"), figures=figures, cut=cut)
     again = as_first_measured(with_discarded_attempt(disturbed, replace(trial("ok"), figures=figures)))
     assert value_of(again, "response_time_us.p50") == (1.0, 2.0)
 

@@ -1,8 +1,10 @@
 """Whether a trial should be measured again: a cause outside its own processes was in the way that
 may pass. Pure.
 
-A generator at its own limit is no such cause. It strikes the fastest contender most, so that
-repeating its trials would choose among them: what it says is a lower bound of the rate instead.
+A generator at its own limit is no such cause, nor an emulator that was late, nor a capture that
+lost packets, unless another program or guest had the CPU. These strike the fastest contender most,
+so that repeating its trials would choose among them. What a generator at its limit says is a lower
+bound of the rate, and an emulator's moments are cut out.
 """
 
 from __future__ import annotations
@@ -14,16 +16,14 @@ PASSING = {
     "machine_busy",
     "steal",
     "throttled",
-    "capture_drops",
-    "link_disturbed",
-    "links_lost",
     HOST_LOST,
-    "late_start",
     "window_missed",
 }
-"""Causes of the machine, which pass: another program, another guest, a quota used up, an emulator
-held up, a host that another one replaces, a generator that the machine was too busy to start, or a
-laboratory that it kept from reading."""
+"""Causes of the machine, which pass: another program, another guest, a quota used up, a host that
+another one replaces, or a laboratory that the machine kept from reading."""
+PASSING_UNTOLD = {"late_start", "link_disturbed", "links_lost"}
+"""And those of a trial that they left without a result, so that another one chooses among none: a
+generator that the machine was too busy to start, and links that were at fault nobody knows when."""
 SHORTEST_S = 0.2
 """The kernel counts CPU in steps of 10 ms: of a shorter window, nothing it says of other programs
 is sure."""
@@ -46,7 +46,8 @@ def passing_cause(trial: TrialRecord) -> str | None:
         return None
     if trial.outcome == "ok" and (not isinstance(window_s, float) or window_s < SHORTEST_S):
         return None
-    return next((warning.code for warning in trial.warnings if warning.code in PASSING), None)
+    passing = PASSING | PASSING_UNTOLD if trial.outcome == "invalid" else PASSING
+    return next((warning.code for warning in trial.warnings if warning.code in passing), None)
 
 
 def has_lost_a_host(trial: TrialRecord) -> bool:
