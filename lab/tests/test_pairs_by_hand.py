@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from made_signs import COUNTS, DEVIATIONS, ERROR, logs_of, rng, t_of
 
@@ -234,7 +235,7 @@ COMMON = "fewer than 6 valid blocks in common with the others"
         ({"a": some(*range(8)), "b": some(*range(4, 11))}, ["b"]),
         ({"a": some(*range(7)), "b": some(*range(4, 12))}, ["a"]),
         ({"a": some(*range(8)), "b": some(*range(4, 12))}, []),
-        # d shares with nobody, c with a alone: first d, then c.
+        # d shares with nobody, and c with a alone, which is enough.
         (
             {
                 "a": some(*range(12)),
@@ -243,7 +244,7 @@ COMMON = "fewer than 6 valid blocks in common with the others"
                 "d": some(*range(20, 26)),
                 "e": some(*range(6)),
             },
-            ["d", "c"],
+            ["d"],
         ),
         # Six in common are enough.
         ({"a": some(*range(8)), "b": some(*range(2, 10))}, []),
@@ -255,6 +256,23 @@ def test_who_shares_too_few_blocks_is_left_out_before_the_others(
     found = ranked(FigureComparison(figure="x", better="lower", at={}, contenders=contenders))
     assert list(found.unranked.items()) == [(name, COMMON) for name in left_out]
     assert {each.name for each in found.places} == contenders.keys() - set(left_out)
+
+
+def test_a_third_contender_with_other_missing_blocks_leaves_a_pair_as_it_was() -> None:
+    """a, twice as good as b, shares too few blocks with c. It was left out, and c was the best."""
+    luck = np.random.default_rng(1)
+    levels = {"a": (100.0, range(6)), "b": (50.0, range(12)), "c": (60.0, range(3, 12))}
+    contenders: dict[str, dict[int, Value]] = {
+        name: {block: level * luck.uniform(0.99, 1.01) for block in blocks} for name, (level, blocks) in levels.items()
+    }
+    rates = FigureComparison(figure="x", better="higher", at={}, contenders=contenders)
+    found, two = ranked(rates), ranked(replace(rates, contenders={name: contenders[name] for name in "ab"}))
+    assert found.unranked == {}
+    assert found.best == ["a", "c"]
+    assert two.best == ["a"]
+    assert [each.name for each in found.others] == [each.name for each in two.others] == ["b"]
+    assert found.others[0].at_least > 1.9
+    assert found.pairs["a", "c"].low == -math.inf
 
 
 def test_a_pair_of_too_few_shared_blocks_has_an_estimate_and_no_bound() -> None:

@@ -231,8 +231,9 @@ def _rankable(comparison: FigureComparison) -> tuple[list[str], dict[str, str]]:
 
 
 def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | None:
-    """The contender whose missing blocks leave most pairs too short, if one has more than
-    others.
+    """A contender that has too few blocks in common with each of the others, and fewer than they
+    have, if there is one. Of one that can be compared with somebody the other pairs have no bounds,
+    and it changes nothing between the others.
     """
 
     def short(name: str) -> int:
@@ -240,7 +241,7 @@ def _least_shared(comparison: FigureComparison, names: Sequence[str]) -> str | N
 
     blocks = {name: comparison.every_value_of(name).keys() for name in names}
     ordered = sorted(names, key=lambda name: (-short(name), len(blocks[name])))
-    if not ordered or not short(ordered[0]):
+    if len(ordered) < 2 or short(ordered[0]) < len(ordered) - 1:  # noqa: PLR2004 - nobody to compare it with
         return None
     first, second = ordered[:2]
     alike = short(first) == short(second) and len(blocks[first]) == len(blocks[second])
