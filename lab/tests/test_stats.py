@@ -12,12 +12,12 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from plimsoll_lab.stats.best import FigureComparison, Value
-from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval
+from plimsoll_lab.stats.compare import control_floor, holm
 from plimsoll_lab.stats.control import control_verdicts
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.summary import Summary, median_bounds, median_interval, summarise
@@ -102,38 +102,6 @@ def test_holm_never_lowers_a_p_and_keeps_their_order(p_values: list[float]) -> N
 
 def test_holm_on_a_worked_example() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-
-
-@settings(max_examples=30)
-@given(st.lists(positive, min_size=1, max_size=10), st.integers(0, 100))
-def test_the_permutation_test_is_symmetric_and_no_smaller_than_it_can_be(values: list[float], seed: int) -> None:
-    other = [value * random.Random(seed).uniform(0.5, 2) for value in values]
-    p = permutation_p(values, other, rng())
-    assert p == permutation_p(other, values, rng())
-    assert min(1.0, 2.0 ** (1 - len(values))) - 1e-12 <= p <= 1
-
-
-def test_the_permutation_test_counts_the_patterns_as_extreme() -> None:
-    # Log ratios 1, 2, 3 and -0.5: the sum 5.5 is reached by itself, its mirror, and nothing else
-    # but +0.5.
-    logs = [1.0, 2.0, 3.0, -0.5]
-    assert permutation_p([math.exp(each) for each in logs], [1.0] * 4, rng()) == pytest.approx(4 / 16)
-
-
-def test_many_blocks_are_drawn_and_agree_with_the_exact_test() -> None:
-    draw = random.Random(3)
-    first = [draw.gauss(100, 5) for _ in range(18)]
-    second = [draw.gauss(103, 5) for _ in range(18)]
-    exact = stats.permutation_test(
-        (np.log(first) - np.log(second),), np.sum, permutation_type="samples", n_resamples=2**18
-    ).pvalue
-    assert permutation_p(first, second, rng()) == pytest.approx(exact, abs=0.02)
-
-
-def test_a_block_that_slows_both_does_not_widen_the_ratio() -> None:
-    speeds = [1.0, 0.65, 1.0, 0.65, 1.0, 0.65, 1.0, 0.65, 1.0]
-    low, high = ratio_interval([100 * s for s in speeds], [50 * s for s in speeds], rng())
-    assert (low, high) == pytest.approx((2.0, 2.0), rel=0.35)
 
 
 def comparison(
@@ -273,11 +241,11 @@ def twice(noise: float, shift: float = 1.0, blocks: int = 12) -> tuple[dict[int,
     )
 
 
-def test_a_control_measures_the_noise_of_a_ratio_of_medians() -> None:
+def test_a_control_measures_the_noise_of_a_ratio() -> None:
     one, again = twice(0.05, blocks=20)
     floor = control_floor(list(one.values()), list(again.values()), rng())
-    # As of halves: 0.05 x 1.25 x sqrt(2 / 20), and 95 % lie below twice that.
-    assert floor == pytest.approx(0.039, rel=0.5)
+    # 0.05 x sqrt(2 / 20), and 95 % lie below twice that.
+    assert floor == pytest.approx(0.031, rel=0.5)
     assert control_floor([1, 2], [2, 1], rng()) is None
 
 

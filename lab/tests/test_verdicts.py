@@ -170,10 +170,12 @@ def controlled(factor: float, blocks: int = 8) -> FigureComparison:
 
 
 def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> None:
-    """A control that is half as large in its every block has a floor of 100 %; b is 1.5 times a."""
+    """A control that is half as large in each of eight blocks: seven of one side, and one of the
+    other, differ by 2 to the 6 / 8 th. b is 1.5 times a.
+    """
     floor = verdict_of(replace(TWO, comparison=controlled(0.5)))
-    assert floor.noise_floor == pytest.approx(1)
-    assert (floor.call, floor.reason) == ("not shown", "the difference is within the control's noise floor of 100.0 %")
+    assert floor.noise_floor == pytest.approx(2**0.75 - 1)
+    assert (floor.call, floor.reason) == ("not shown", "the difference is within the control's noise floor of 68.2 %")
     assert floor.noise_floor is not None
     # The answer said that b is at least 1.25 times as much, and the table that it is not shown.
     assert (floor.best, floor.others, floor.best_within) == (["a", "b"], [], 2)
@@ -182,7 +184,7 @@ def test_a_difference_up_to_the_noise_floor_of_the_control_is_not_better() -> No
         pairs = both({("b", "a"): replace(AHEAD, estimate=estimate)})
         assert verdict_of(replace(TWO, comparison=controlled(0.5), pairs=pairs)).call == call
     quiet = verdict_of(replace(TWO, comparison=controlled(0.9)))
-    assert quiet.noise_floor == pytest.approx(1 / 0.9 - 1)
+    assert quiet.noise_floor == pytest.approx(0.9**-0.75 - 1)
     assert quiet.call == "better"
     assert (quiet.best, [each.name for each in quiet.others]) == (["a"], ["b"])
 
@@ -201,25 +203,27 @@ def test_the_reason_counts_those_within_the_noise_floor_too() -> None:
     assert (found.call, found.reason) == ("not shown", "3 contenders may be best, and cannot be distinguished")
 
 
-@pytest.mark.parametrize(
-    ("one", "again"),
-    [
+def test_a_control_without_a_ratio_has_no_floor() -> None:
+    for one, again in (
         ({0: 1.0, 1: 1.0}, {2: 1.0, 3: 1.0}),
-        ({0: 0.0} | dict.fromkeys(range(1, 8), 1.0), dict.fromkeys(range(8), 1.0)),
-        (dict.fromkeys(range(8), 1.0), {0: 0.0} | dict.fromkeys(range(1, 8), 1.0)),
-    ],
-    ids=["no block in both", "a zero in the one", "a zero in the other"],
-)
-def test_a_control_without_a_ratio_has_no_floor(one: dict[int, float], again: dict[int, float]) -> None:
-    found = verdict_of(replace(TWO, comparison=replace(COMPARISON, control=(one, again))))
-    assert (found.noise_floor, found.call) == (None, "better")
+        (dict.fromkeys(range(8), 0.0), dict.fromkeys(range(8), 1.0)),
+    ):
+        found = verdict_of(replace(TWO, comparison=replace(COMPARISON, control=(one, again))))
+        assert (found.noise_floor, found.call) == (None, "better")
+
+
+def test_a_block_in_which_the_control_is_zero_is_left_out_of_its_floor() -> None:
+    """As it is of the control's own ratio."""
+    eight, seven = dict.fromkeys(range(8), 1.0), {0: 0.0} | dict.fromkeys(range(1, 8), 1.0)
+    for control in ((seven, eight), (eight, seven)):
+        assert verdict_of(replace(TWO, comparison=replace(COMPARISON, control=control))).noise_floor == 0
 
 
 def test_a_control_is_taken_of_the_blocks_that_both_have() -> None:
     """The ninth of the one, which is 100 times as large, has no other."""
     one, again = (dict.fromkeys(range(8), each) for each in (0.1, 0.09))
     both_have = replace(COMPARISON, control=(one | {8: 100.0}, again | {9: 1e-3}))
-    assert verdict_of(replace(TWO, comparison=both_have)).noise_floor == pytest.approx(1 / 0.9 - 1)
+    assert verdict_of(replace(TWO, comparison=both_have)).noise_floor == pytest.approx(0.9**-0.75 - 1)
 
 
 def test_the_floor_follows_from_the_seed_and_the_place_in_the_family() -> None:

@@ -4,47 +4,48 @@ Pure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from plimsoll_lab.stats.best import FigureComparison
-from plimsoll_lab.stats.compare import control_floor, holm, permutation_p, ratio_interval, ratio_of_medians
-from plimsoll_lab.stats.resampling import LEAST_BLOCKS, SIGNIFICANCE
+from plimsoll_lab.stats.best import FigureComparison, Ranking, compare_with_best
+from plimsoll_lab.stats.compare import control_floor, shared_of
+from plimsoll_lab.stats.resampling import SIGNIFICANCE
 from plimsoll_lab.stats.results import Control
+
+ONE, AGAIN = "one", "again"
+"""The two measurements of a control, as contenders of a comparison."""
 
 
 def control_verdicts(family: Sequence[FigureComparison], *, seed: int) -> list[Control]:
-    """Every control of the family."""
-    measured = [
-        (comparison, _series(comparison), np.random.default_rng([seed, place, 3]))
-        for place, comparison in enumerate(family)
-        if comparison.control is not None
+    """Every control of the family: a family of its own, judged as contenders are."""
+    measured = [(each, shared_of(each.control)) for each in family if each.control is not None]
+    asked = [
+        FigureComparison(
+            figure=comparison.figure,
+            better="lower",
+            at=comparison.at,
+            contenders={ONE: dict(enumerate(one)), AGAIN: dict(enumerate(again))},
+        )
+        for comparison, (one, again) in measured
     ]
-    p_values = [permutation_p(*series, rng) for _, series, rng in measured]
-    adjusted = holm(p_values)
+    found = compare_with_best(asked, np.random.default_rng([seed, 3]))
     return [
-        _control(comparison, series, rng, p) for (comparison, series, rng), p in zip(measured, adjusted, strict=True)
+        _control(ranking, *series, np.random.default_rng([seed, place, 3]))
+        for place, (ranking, (_, series)) in enumerate(zip(found, measured, strict=True))
     ]
 
 
-def _series(comparison: FigureComparison) -> tuple[list[float], list[float]]:
-    one, again = comparison.control or ({}, {})
-    shared = sorted(block for block in one.keys() & again.keys() if one[block] > 0 and again[block] > 0)
-    return [one[block] for block in shared], [again[block] for block in shared]
-
-
-def _control(
-    comparison: FigureComparison, series: tuple[list[float], list[float]], rng: np.random.Generator, p: float
-) -> Control:
-    first, second = series
+def _control(ranking: Ranking, one: Sequence[float], again: Sequence[float], rng: np.random.Generator) -> Control:
+    comparison, pair = ranking.comparison, ranking.pairs.get((ONE, AGAIN))
     return Control(
         figure=comparison.figure,
         at=comparison.at,
-        blocks=len(first),
-        ratio=ratio_of_medians(first, second) if first else None,
-        ratio_ci95=ratio_interval(first, second, rng) if len(first) >= LEAST_BLOCKS else None,
-        p_adjusted=p if first else None,
-        floor=control_floor(first, second, rng),
-        differs=p < SIGNIFICANCE,
+        blocks=len(one),
+        ratio=float(np.exp(np.mean(np.log(one) - np.log(again)))) if one else None,
+        ratio_ci95=None if pair is None else (math.exp(pair.low), math.exp(pair.high)),
+        p_adjusted=None if pair is None else pair.p_adjusted,
+        floor=control_floor(one, again, rng),
+        differs=pair is not None and pair.p_adjusted < SIGNIFICANCE,
     )

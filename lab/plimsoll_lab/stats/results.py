@@ -25,11 +25,12 @@ class Control:
     blocks: int
     """Blocks in which both were measured."""
     ratio: float | None
-    """Median of the one over median of the other; None where there is none."""
+    """Geometric mean of the one over that of the other; None where there is none."""
     ratio_ci95: Interval | None
-    """Block-paired bootstrap interval of that ratio."""
+    """Its interval, simultaneous over all controls; None where there are too few blocks."""
     p_adjusted: float | None
-    """Permutation test over blocks, Holm-adjusted over all controls."""
+    """That they are alike, adjusted over all controls; below 0.05 exactly where the interval
+    excludes 1. None where there are too few blocks."""
     floor: float | None
     """The noise floor it measures: a ratio minus 1."""
     differs: bool

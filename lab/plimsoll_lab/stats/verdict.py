@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
-from plimsoll_lab.stats.compare import control_floor
+from plimsoll_lab.stats.compare import control_floor, shared_of
 from plimsoll_lab.stats.reasons import percent, reasons_once
 from plimsoll_lab.stats.resampling import LARGEST_LOG
 from plimsoll_lab.stats.results import Call
@@ -146,11 +146,7 @@ def _control(comparison: FigureComparison, rng: np.random.Generator) -> float | 
     """How far apart the A/A control finds two that are one."""
     if comparison.control is None:
         return None
-    one, again = comparison.control
-    shared = sorted(one.keys() & again.keys())
-    if not shared or min(*(one[block] for block in shared), *(again[block] for block in shared)) <= 0:
-        return None
-    return control_floor([one[block] for block in shared], [again[block] for block in shared], rng)
+    return control_floor(*shared_of(comparison.control), rng)
 
 
 def _within_floor(ranking: Ranking, winner: str | None, floor: float | None) -> list[str]:
