@@ -31,7 +31,8 @@ def test_the_capacity_stands_at_the_top_with_each_of_its_searches(tmp_path: Path
     load = LoadRecord(load=1000, trials=3, good=2, medians={"completed_rate": 1000.0})
     run.searches = [
         SearchRecord(
-            number=1, block=1, point=0, state="complete", lower=1000, upper=1050, limited_by="server", loads=[load]
+            number=1, block=1, point=0, state="complete", lower=1000, upper=1050, limited_by="server", loads=[load],
+            confirmed=8, unconfirmed=[1050],
         ),
         SearchRecord(number=2, block=2, point=0, state="out of patience", lower=990),
     ]  # fmt: skip
@@ -73,9 +74,20 @@ def test_the_capacity_stands_at_the_top_with_each_of_its_searches(tmp_path: Path
                 "lower": 1000,
                 "upper": 1050,
                 "limited_by": "server",
+                "confirmed": 8,
+                "unconfirmed": [1050],
                 "loads": [load.to_json()],
             },
-            {"block": 2, "state": "out of patience", "lower": 990, "upper": None, "limited_by": None, "loads": []},
+            {
+                "block": 2,
+                "state": "out of patience",
+                "lower": 990,
+                "upper": None,
+                "limited_by": None,
+                "confirmed": 0,
+                "unconfirmed": [],
+                "loads": [],
+            },
         ],
         "lowers": [1000, 990],
         "spread": 0.01,

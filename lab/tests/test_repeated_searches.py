@@ -41,7 +41,7 @@ def test_a_search_that_was_broken_off_says_nothing_about_what_others_found() -> 
     [capacity] = describe_searches(run)
     assert (capacity.lower, capacity.upper, capacity.lowers, capacity.uppers) == (1000, 1100, [1000], [1100])
     assert (capacity.ended, capacity.finished, capacity.spread) == (3, False, None)
-    assert "model epoll carries 1,000 connections (1 of 3 searches), with " in capacity.text
+    assert "model epoll carries 1,000 connections and not 1,100 (1 of 3 searches), with " in capacity.text
     assert capacity.text.endswith("; 2 of 3 searches failed: nothing accepts connections")
 
 
@@ -57,7 +57,7 @@ def test_a_search_that_is_still_to_come_makes_none_of_the_others_end_early() -> 
     run = run_of([(1000, 1100), (1010, 1090), (None, None)])
     run.searches[2].state = "planned"
     [capacity] = describe_searches(run)
-    assert "carries 1,000 connections (median of 2 of 3 searches, 1,000 to 1,010)" in capacity.text
+    assert "carries 1,000 connections and not 1,100 (median of 2 of 3 searches, 1,000 to 1,010)" in capacity.text
     assert "before it ended" not in capacity.text
 
 
@@ -73,13 +73,13 @@ def test_a_search_that_ran_out_of_time_and_one_that_failed_at_the_floor_say_what
 def test_one_search_that_failed_at_the_floor_does_not_undo_the_others() -> None:
     capacity = found((1000, 1100), (None, FLOOR), (1010, 1090), (990, 1080), (1000, 1100))
     assert (capacity.lower, capacity.upper) == (1000, 1090)
-    assert "carries 1,000 connections (median of 5 searches, nothing to 1,010)" in capacity.text
+    assert "carries 1,000 connections and not 1,090 (median of 5 searches, nothing to 1,010)" in capacity.text
 
 
 def test_one_search_without_an_end_does_not_undo_the_others() -> None:
     capacity = found((1000, 1100), (MOST, None), (1010, 1090))
     assert (capacity.lower, capacity.upper) == (1010, 1100)
-    assert "carries 1,010 connections (median of 3 searches, 1,000 to 10,000)" in capacity.text
+    assert "carries 1,010 connections and not 1,100 (median of 3 searches, 1,000 to 10,000)" in capacity.text
 
 
 def test_bounds_that_most_searches_lack_are_none() -> None:

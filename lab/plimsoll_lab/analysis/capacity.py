@@ -36,6 +36,8 @@ def capacity_summary(run: RunRecord, summary: RunSummary) -> CapacityAnswer:
                 lower=each.lower,
                 upper=each.upper,
                 limited_by=each.limited_by,
+                confirmed=each.confirmed,
+                unconfirmed=each.unconfirmed,
                 loads=each.loads,
             )
             for each in run.searches

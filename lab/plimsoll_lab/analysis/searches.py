@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
+from plimsoll_lab.stats.capacity import CONFIRMATIONS
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -214,6 +215,19 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}{lost}"
 
 
+def confirmation(search: SearchRecord) -> str:
+    """How the answer was confirmed, and which loads were given up; empty where nothing was tried
+    anew.
+    """
+    told = []
+    if search.confirmed and search.lower is not None:
+        told.append(f"{search.confirmed} of {CONFIRMATIONS} fresh trials passed at {search.lower:,}")
+    if search.unconfirmed:
+        loads = formatting.listed([f"{load:,}" for load in search.unconfirmed])
+        told.append(f"found good at first, and given up as fresh trials failed: {loads}")
+    return "; ".join(told)
+
+
 def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     """The capacity that the ended searches have found, in words."""
     unit = UNITS[searched_key(run)]
@@ -229,7 +243,9 @@ def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchReco
         return f"carries at least {_loads(lower, unit)}{more}"
     if lower is not None:
         more = "" if finished else ", as near as the search came before it ended"
-        return f"carries {_loads(lower, unit)}{more}"
+        # Between these two lies what it carries: repeated searches may agree to the last load.
+        above = f" and not {upper:,}" if upper is not None and upper > lower else ""
+        return f"carries {_loads(lower, unit)}{above}{more}"
     if upper is not None:
         less = "" if finished else "; the search ended before it knew how much less"
         return f"carries less than {_loads(upper, unit)}{less}"

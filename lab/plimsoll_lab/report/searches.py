@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.searches import limits_text, searched_key
+from plimsoll_lab.analysis.searches import confirmation, limits_text, searched_key
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import SearchRecord
@@ -30,7 +30,11 @@ def render_searches(summary: RunSummary, run: RunRecord) -> list[str]:
     searches = [each for each in run.searches if each.loads]
     if len(searches) > 1:
         return ["", *_aligned(_overview(summary))]
-    return [line for each in searches for line in ["", *_aligned(table_of_loads(run, each))]]
+    return [
+        line
+        for each in searches
+        for line in ["", *_aligned(table_of_loads(run, each)), *filter(None, [confirmation(each)])]
+    ]
 
 
 def _overview(summary: RunSummary) -> list[list[str]]:
@@ -71,7 +75,8 @@ def searches_section(summary: RunSummary, run: RunRecord) -> list[Part]:
     for each in searches:
         title = formatting.setting(each.setting) if each.setting else "The search"
         table = _view(table_of_loads(run, each), f"{title}, search {each.block}: every load that was tried")
-        parts.append(Fold(title=table.caption, parts=(table,), is_open=len(searches) == 1))
+        told = [Text(text=f"{said}.") for said in [confirmation(each)] if said]
+        parts.append(Fold(title=table.caption, parts=(table, *told), is_open=len(searches) == 1))
     return parts
 
 

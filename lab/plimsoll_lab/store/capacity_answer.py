@@ -23,6 +23,10 @@ class SearchSummary(Record):
     """The lowest load that did not."""
     limited_by: LimitedBy | None
     """Who stopped the rise."""
+    confirmed: int
+    """How many of the confirming trials at `lower` passed."""
+    unconfirmed: Sequence[int]
+    """Loads that the search had found good, and whose confirming trials did not pass."""
     loads: Sequence[LoadRecord]
     """Every load that was tried."""
 

@@ -97,9 +97,9 @@ class SearchRecord(Record):
     """Relative distance of loads that trials of this length tell apart; null where few lay near the
     limit."""
     confirmed: int = 0
-    """How many of these there were."""
+    """How many of the confirming trials at `lower` passed."""
     unconfirmed: Sequence[int] = ()
-    """Loads that met every limit until a longer trial refuted them."""
+    """Loads that the search had found good, and whose confirming trials did not pass."""
     loads: Sequence[LoadRecord] = ()
     """Every load that was tried."""
     reason: str | None = None
