@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from conftest import Lab
 
 SUITE = 'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\nconnections = {connections}\n{rest}'
+GATE = (
+    "[run]\nrepeat = {repeat}\n"
+    '[contender.old]\nmodel = "epoll"\n[contender.new]\nmodel = "poll"\n'
+    '[verdict]\nbaseline = "old"\ntolerance = "{tolerance}"\n'
+)
 NETWORK = '[network]\ntopology = "single,2"\nbackend = "{backend}"\naddresses = {addresses}\n'
 
 
@@ -113,6 +118,15 @@ def test_a_plan_says_of_descriptors_what_the_preflight_says(
     assert said in found.message
     warned = [each for each in describe_plan(asked).warnings if each.code == "machine_lacks"]
     assert [(each.message, each.remedy) for each in warned] == ([(found.message, found.fix)] if found.fix else [])
+
+
+@pytest.mark.parametrize(
+    ("repeat", "tolerance", "warned"), [(6, "1%", True), (12, "5%", False), (5, "50%", True), (200, "1%", False)]
+)
+def test_a_plan_of_a_gate_says_where_it_could_decide_nothing(*, repeat: int, tolerance: str, warned: bool) -> None:
+    """It spoke of differences that it shows, and a gate has to show that there is none."""
+    asked = plan(rest=GATE.format(repeat=repeat, tolerance=tolerance))
+    assert [each.code for each in describe_plan(asked).warnings] == (["too_few_repetitions"] if warned else [])
 
 
 def test_more_connections_than_the_machine_has_descriptors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -296,4 +296,11 @@ def test_what_the_binary_refuses_is_refused_before_the_first_trial(lab: Lab, tmp
         done = lab(verb, "named.toml")
         assert done.returncode == 2
         assert "[load]: plimsoll refuses this: --rate cannot be used with --think" in done.stderr
-    assert not (tmp_path / "runs").exists()
+
+
+def test_what_the_binary_refuses_of_a_further_part_is_refused_too(lab: Lab, tmp_path: Path) -> None:
+    role = '[[role]]\nname = "beside"\nkind = "load"\nduration = "1s"\nrate = 100\nthink = "1s"\n'
+    (tmp_path / "named.toml").write_text(f"{NAMED}\n{role}")
+    done = lab("plan", "named.toml")
+    assert done.returncode == 2, done.stdout
+    assert "[role beside]: plimsoll refuses this: --rate cannot be used with --think" in done.stderr

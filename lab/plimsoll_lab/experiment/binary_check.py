@@ -14,7 +14,8 @@ from plimsoll_lab.hosts.processes import Launcher, wait_for
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
 from plimsoll_lab.suite.settings import Settings
-from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.suite.spec import Plan, Role
+from plimsoll_lab.trial.commands import with_warm_up
 
 USAGE = 2
 """The exit code by which the binary refuses its arguments."""
@@ -25,32 +26,48 @@ PATIENCE_S = 5.0
 
 
 def refuse_what_the_binary_refuses(plan: Plan, binary: str) -> None:
-    """Raise SuiteError for the first point whose server or load the binary refuses."""
+    """Raise SuiteError for the first point of which the binary refuses a server, a load or a
+    forwarder.
+    """
     asked: set[tuple[str, ...]] = set()
     with Launcher() as launcher:
-        for table, arguments in _commands(plan):
+        for part, arguments in _commands(plan):
             if tuple(arguments) in asked:
                 continue
             asked.add(tuple(arguments))
             said = _refusal(launcher, [binary, *arguments])
             if said is not None:
-                raise SuiteError(f"{plan.suite.source}: [{table}]: plimsoll refuses this: {said}")
+                raise SuiteError(f"{plan.suite.source}: {part}: plimsoll refuses this: {said}")
 
 
 def _commands(plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    """Each part that the binary has, by its table in the suite, and the command to ask."""
+    search = plan.suite.search
     for point in plan.points:
-        if "command" not in point.server and "address" not in point.server:
-            protocol = str(point.server.get("protocol", "echo"))
-            flags = _flags(point.server, plan, ())
-            yield "server", ["serve", protocol, *flags, "--listen", "127.0.0.1:0", "--json"]
-        protocol = str(point.load.get("protocol", "echo"))
-        load = {**point.load}
-        if plan.suite.search is not None:
-            load[plan.suite.search.key] = plan.suite.search.lowest
-        target = CLOSED if protocol == "echo" else f"http://{CLOSED}/"
-        flags = _flags(load, plan, DESTINATIONS[protocol])
-        warm_up = ["--warm-up", plan.suite.run.warm_up] if plan.suite.run.warm_up else []
-        yield "load", ["load", protocol, target, *flags, *warm_up, "--json", "--quiet"]
+        yield from _server("[server]", point.server, plan)
+        yield _load("[load]", {**point.load, **({search.key: search.lowest} if search else {})}, plan, None)
+        for role in point.roles:
+            part = f"[role {role.name}]"
+            if role.kind == "server":
+                yield from _server(part, role.settings, plan)
+            elif role.kind == "load":
+                yield _load(part, role.settings, plan, role)
+            elif role.kind == "forward":
+                flags = _flags(role.settings, plan, ("target", "mappings"))
+                yield part, ["forward", f"127.0.0.1:0={CLOSED}", *flags, "--json"]
+
+
+def _server(part: str, settings: Settings, plan: Plan) -> Iterator[tuple[str, list[str]]]:
+    if "command" not in settings and "address" not in settings:
+        protocol = str(settings.get("protocol", "echo"))
+        yield part, ["serve", protocol, *_flags(settings, plan, ()), "--listen", "127.0.0.1:0", "--json"]
+
+
+def _load(part: str, settings: Settings, plan: Plan, role: Role | None) -> tuple[str, list[str]]:
+    protocol = str(settings.get("protocol", "echo"))
+    target = CLOSED if protocol == "echo" else f"http://{CLOSED}/"
+    command = ["load", protocol, target, *_flags(settings, plan, DESTINATIONS[protocol])]
+    return part, [*with_warm_up(command, plan.suite, settings, role), "--json", "--quiet"]
 
 
 def _flags(settings: Settings, plan: Plan, ours: Collection[str]) -> list[str]:

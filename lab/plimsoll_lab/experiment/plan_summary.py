@@ -12,6 +12,8 @@ from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.hosts.samplers.environment import descriptors
 from plimsoll_lab.stats.best import can_say_anything, detectable_ratio
+from plimsoll_lab.stats.gate import blocks_for
+from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.plan_record import Detectable, PlannedFamily, PlannedPoint, PlanSummary
 from plimsoll_lab.store.records import ResultWarning
@@ -34,6 +36,22 @@ def _detectable(repeat: int, comparisons: int) -> Detectable:
     return Detectable(noise=SUPPOSED_NOISE, difference=found - 1 if math.isfinite(found) else None)
 
 
+def _too_few_for_a_gate(repeat: int, tolerance: float, comparisons: int) -> list[ResultWarning]:
+    """That a gate of so many repetitions often decides nothing."""
+    needed = blocks_for(noise=SUPPOSED_NOISE, tolerance=tolerance, comparisons=max(1, comparisons))
+    if needed is not None and repeat >= needed:
+        return []
+    more = f"{needed} repetitions (--repeat), or" if needed is not None else "a quieter machine than that, or"
+    return [
+        ResultWarning(
+            code="too_few_repetitions",
+            message=f"with {counted(repeat, 'repetition')} and a noise of {percent(SUPPOSED_NOISE)}, fewer than nine "
+            f"of ten gates with a tolerance of {percent(tolerance)} decide anything",
+            remedy=f"{more} a greater tolerance",
+        )
+    ]
+
+
 def describe_plan(plan: Plan) -> PlanSummary:
     """A plan, as data."""
     compare = contender_path(plan)
@@ -46,6 +64,8 @@ def describe_plan(plan: Plan) -> PlanSummary:
     family = len(settings) * len(figures) if len(contenders) > 1 else 0
     repeat = plan.suite.run.repeat
     warnings = [too_few_repetitions(repeat)] if family and not can_say_anything(repeat) else []
+    if plan.suite.verdict.baseline is not None and not warnings:
+        warnings += _too_few_for_a_gate(repeat, plan.suite.verdict.tolerance, family * (len(contenders) - 1))
     warnings += [
         ResultWarning(
             code="window_too_short_for_limit",
