@@ -68,6 +68,13 @@ def test_the_value_of_any_other_header_is_none(header: str) -> None:
         (["curl", "-HAuthorization: Bearer hunter22", "http://127.0.0.1/"], "hunter22"),
         (["curl", "--header=X-Api-Key: hunter22", "http://127.0.0.1/"], "hunter22"),
         (["env", "DB_PASSWORD=correct", "server"], "correct"),
+        (["env", "DB_PASS=hunter22", "server"], "hunter22"),
+        (["env", "MYSQL_PWD=hunter22", "server"], "hunter22"),
+        (["env", "BASIC_AUTH=user:hunter22", "server"], "user:hunter22"),
+        (["env", "AWS_ACCESS_KEY=hunter22", "server"], "hunter22"),
+        (["env", "JWT=hunter22", "server"], "hunter22"),
+        (["server", "--pass", "hunter22"], "hunter22"),
+        (["server", "http://127.0.0.1/?X-Amz-Signature=hunter22"], "hunter22"),
         (["sh", "-c", "API_TOKEN='hunter22' ./s"], "hunter22"),
         (["sh", "-c", 'API_TOKEN="correct horse"; ./s'], "correct horse"),
         (["bash", "-lc", "server --token hunter22 --verbose"], "hunter22"),
@@ -98,6 +105,17 @@ def test_no_part_of_a_secret_is_left_however_it_is_quoted(command: list[str]) ->
     hidden = str(redact(command, secrets_of(plan(command=json.dumps(command)))))
     assert "correct" not in hidden
     assert "horse" not in hidden
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["env", "PWD=/srv/server", "server", "--bypass", "nobody", "--passes", "four", "--compass=north"],
+        ["sh", "-c", "server --author somebody --keyword=something PASSIVE=true"],
+    ],
+)
+def test_words_that_a_name_of_a_secret_is_a_part_of_name_none(command: list[str]) -> None:
+    assert secrets_of(plan(command=json.dumps(command))) == ()
 
 
 def test_what_a_shell_fills_in_is_no_secret_that_is_too_short() -> None:

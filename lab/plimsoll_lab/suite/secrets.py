@@ -22,7 +22,12 @@ HIDDEN = "[redacted]"
 LEAST_LENGTH = 4
 """A shorter secret would be found in the middle of ordinary words."""
 
-_NAME = r"[\w.-]*(?:passw|passphrase|secret|token|credential|api[_-]?key|private[_-]?key)[\w.-]*"
+_NAMING = (
+    r"passw|passphrase|(?<![a-z])pass(?![a-z])|(?<=[_-])pwd(?![a-z])|secret|token|credential|basic[_-]auth|jwt"
+    r"|signature|(?:api|private|access|signing|encryption)[_-]?key"
+)
+"""What a name of a secret has; `PWD` alone is the working directory (environ(7))."""
+_NAME = rf"[\w.-]*(?:{_NAMING})[\w.-]*"
 _HEADER_NAME = rf"(?:[\w.-]*header=)?(?:[\w-]*(?:auth|authorization|cookie)|{_NAME})"
 _WORD = r"""(?:'[^']*'|"(?:\\[\s\S]|[^"\\])*"|\\.|[^\s&;|<>()"'\\])+"""
 """A word of a shell's script, with its quotes."""
