@@ -116,7 +116,7 @@ FINDINGS = {
             },
         ),
         "failed",
-        "not one request was completed in the window: 9 status (8 of 404)",
+        "not one request was completed in the window: status 404",
     ),
     "nothing completed": (
         but(load_summary=GOOD_LOAD | {"requests": {"completed": 0, "failed": 0}}),
@@ -322,6 +322,18 @@ def test_a_few_failed_requests_are_a_warning() -> None:
     assert [(warning.code, warning.message) for warning in judgement.warnings] == [
         ("failed_requests", "1 request failed: 1 read")
     ]
+
+
+def test_of_answers_with_other_statuses_those_that_failed_are_named() -> None:
+    """A redirect counts as an answer, and was named as a cause of failures."""
+    statuses = {"200": 9000, "302": 90_000, "404": 3, "500": 2}
+    summary = GOOD_LOAD | {
+        "requests": {"completed": 99_000, "failed": 5},
+        "errors": {"status": 5},
+        "statuses": statuses,
+    }
+    [warning] = judge(but(load_summary=summary)).warnings
+    assert warning.message == "5 requests failed: 5 status (3 of 404, 2 of 500)"
 
 
 def test_a_window_shorter_than_the_responses_is_told_by_littles_law() -> None:

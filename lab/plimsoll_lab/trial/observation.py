@@ -96,10 +96,23 @@ class Observation:
 
 def causes(summary: LoadSummary) -> str:
     """Why requests failed, with how many did; of error statuses, which ones were answered."""
-    answered = [f"{count} of {status}" for status, count in summary.statuses.items() if not status.startswith("2")]
+    answered = [f"{count} of {status}" for status, count in _error_statuses(summary).items()]
     which = {"status": f" ({', '.join(answered)})"} if answered else {}
     found = [f"{count} {code}{which.get(code, '')}" for code, count in summary.errors.items() if count]
     return ", ".join(found) or "no cause given"
+
+
+def causes_alone(summary: LoadSummary) -> str:
+    """Why requests failed, without how many did: the same words for all trials that fail alike."""
+    which = {"status": " ".join(["status", *_error_statuses(summary)])}
+    return ", ".join(which.get(code, code) for code, count in summary.errors.items() if count) or "no cause given"
+
+
+def _error_statuses(summary: LoadSummary) -> dict[str, int]:
+    """The statuses that count as failed (RFC 9110, sections 15.5 and 15.6), with how many had
+    each.
+    """
+    return {status: count for status, count in sorted(summary.statuses.items()) if count and int(status) >= 400}  # noqa: PLR2004 - as the reference has it
 
 
 def load_warnings(seen: Observation) -> list[ResultWarning]:

@@ -17,6 +17,7 @@ from plimsoll_lab.trial.observation import (
     FOREIGN_CORES_TOLERATED,
     Observation,
     causes,
+    causes_alone,
     load_warnings,
     machine_warnings,
 )
@@ -270,7 +271,7 @@ def _shortfall(summary: LoadSummary) -> str | None:
         )
     completed, failed = summary.requests.completed, summary.requests.lost
     if not completed:
-        return "not one request was completed in the window" + (f": {causes(summary)}" if failed else "")
+        return "not one request was completed in the window" + (f": {causes_alone(summary)}" if failed else "")
     if failed > FAILED_RATIO_TOLERATED * (completed + failed):
         return f"{failed} of {completed + failed} requests failed: {causes(summary)}"
     return None
