@@ -104,6 +104,25 @@ def test_over_a_network_in_one_line_trials_that_are_no_results_show_doubtful_fig
     assert ((figures[RATE].least, figures[RATE].greatest) if figures else ()) == (shown and (shown[0], shown[-1]))
 
 
+def test_a_load_that_is_too_high_for_a_search_makes_its_answer_no_doubt() -> None:
+    """A search tries loads that are too high by intent; over a network in one line its answer was
+    doubtful for that.
+    """
+    asked, searched = (
+        summarise_point(ONE_LINE, rated(["generator_limited"]), (), paths_off=False, is_searched=each)
+        for each in (False, True)
+    )
+    assert (asked.doubtful, bool(asked.figures)) == (True, True)
+    assert (searched.doubtful, bool(searched.figures)) == (False, False)
+    assert summarise_point(ONE_LINE, rated(["ok"]), (), paths_off=True, is_searched=True).doubtful
+
+
+def test_a_limit_says_nothing_over_a_network_that_was_not_asked_for() -> None:
+    limits = (limit_of("completed_rate", "> 1M"),)
+    assert [each.met for each in summarise_point(POINT, rated(["ok"] * 6), limits, paths_off=False).limits] == [False]
+    assert summarise_point(POINT, rated(["ok"] * 6), limits, paths_off=True).limits == []
+
+
 def test_a_path_that_is_not_what_was_asked_for_makes_figures_doubtful_where_there_are_any() -> None:
     ends: Mapping[Outcome, bool] = {"ok": True, "failed": False}
     for outcome, doubtful in ends.items():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from compared_runs import MEDIAN, RATE, stored
 from made_pages import page_of
-from made_records import calibration_record, changed, point_summary, stored_run
+from made_records import calibration_record, changed, stored_run
 
 from plimsoll_lab.analysis.summary import points_of, summarise_run
 from plimsoll_lab.cli.outcome import exit_code
@@ -163,13 +163,16 @@ def test_figures_over_a_path_that_is_not_what_was_asked_for_end_in_4(tmp_path: P
     assert exit_code(summarise_run(folder)) == INVALID
 
 
-def test_a_load_that_is_too_high_for_a_search_makes_its_answer_no_doubt() -> None:
-    """Over a network stated in one line, points without a result are marked as doubtful too, and a
-    search tries loads that are too high by intent: its answer was not valid.
-    """
-    outcomes: Sequence[Outcome] = ("ok", "generator_limited", "invalid")
-    points = [point_summary({}, outcome=each).model_copy(update={"doubtful": True}) for each in outcomes]
-    assert [each.is_doubted for each in points] == [True, False, False]
+def test_a_path_that_is_off_is_a_doubt_of_points_without_a_result_too(tmp_path: Path) -> None:
+    """Of three trials two reached a limit, over another network than was asked for."""
+    folder = stored_run(tmp_path / "0001", ("epoll",), repeat=3)
+    for trial in folder.read_trials()[1:]:
+        folder.write_trial(replace(trial, outcome="hard_limit", reason="it reached a limit"))
+    run = folder.read_run()
+    run.calibrations = [calibration_record([0])]
+    folder.write_run(run)
+    summary = summarise_run(folder)
+    assert (summary.points[0].outcome, summary.valid, exit_code(summary)) == ("hard_limit", False, INVALID)
 
 
 def test_a_server_that_fails_beside_its_limit_or_as_its_own_control_makes_no_run_valid(tmp_path: Path) -> None:
@@ -245,8 +248,10 @@ def test_trials_that_failed_at_a_load_that_is_carried_are_told(tmp_path: Path, r
     [trial] = folder.read_trials()
     setting: dict[str, str | int] = {"server.model": "m0", "load.rate": rate}
     folder.write_trial(replace(trial, outcome="failed", reason="the server died", setting=setting))
-    told = [each.message for each in summarise_run(folder).warnings if each.code == "stopped"]
+    summary = summarise_run(folder)
+    told = [each.message for each in summary.warnings if each.code == "stopped"]
     assert told == (["1 trial failed at loads that are said to be carried: the server died"] if said else [])
+    assert (summary.valid, exit_code(summary)) == ((False, INVALID) if said else (True, 0))
 
 
 def test_points_from_other_trials_leave_the_controls_out(tmp_path: Path) -> None:

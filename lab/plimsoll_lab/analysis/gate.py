@@ -233,8 +233,7 @@ def _transient(
 def _limits(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
     """Limits of the suite that a contender misses, or that its trials do not decide."""
     found: list[tuple[GateOutcome, str]] = []
-    # Over a network that was not asked for a limit says nothing.
-    for point in (each for each in points if not each.is_doubted):
+    for point in points:
         name = formatting.contender(point.point, compare)
         place = _where({path: value for path, value in point.point.items() if path != compare})
         for limit in point.limits if name != baseline else ():
@@ -247,7 +246,7 @@ def _limits(points: Sequence[PointSummary], compare: str, baseline: str) -> list
 
 def _doubts(points: Sequence[PointSummary], compare: str) -> list[tuple[GateOutcome, str]]:
     """Contenders whose figures are doubtful: their network is not the one that was asked for."""
-    names = dict.fromkeys(formatting.contender(point.point, compare) for point in points if point.is_doubted)
+    names = dict.fromkeys(formatting.contender(point.point, compare) for point in points if point.doubtful)
     return [("undecided", f"figures of {formatting.listed(list(names))} are doubtful")] if names else []
 
 

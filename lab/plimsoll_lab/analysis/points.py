@@ -26,14 +26,22 @@ OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out")
 
 
 def summarise_point(
-    point: PointRecord, trials: Sequence[TrialRecord], limits: Sequence[Limit], *, paths_off: bool
+    point: PointRecord,
+    trials: Sequence[TrialRecord],
+    limits: Sequence[Limit],
+    *,
+    paths_off: bool,
+    is_searched: bool = False,
 ) -> PointSummary:
-    """A point over its trials; `paths_off` where a path that it uses is not what was asked for."""
+    """A point over its trials; `paths_off` where a path that it uses is not what was asked for, and
+    `is_searched` where it is a load that a search tried.
+    """
     valid = [trial for trial in trials if trial.outcome == "ok"]
     outcome, reason = point_outcome(trials)
     shown = valid
     one_line = bool((point.network or {}).get("one_line"))
-    spoilt = one_line and outcome in SPOILT
+    # A search tries loads that are too high by intent, and needs no figures of those.
+    spoilt = one_line and outcome in SPOILT and not is_searched
     if spoilt and not valid:
         shown = [trial for trial in trials if trial.outcome in SPOILT]
     names = dict.fromkeys(name for trial in shown for name in trial.figures)
@@ -53,8 +61,8 @@ def summarise_point(
         reason=reason,
         figures=figures,
         doubtful=bool(figures) and (spoilt or paths_off or len(judged) < len(limits)),
-        # The few results of a point that has none decide nothing.
-        limits=[_limit(limit, trials, point) for limit in judged] if outcome == "ok" else [],
+        # The few results of a point that has none decide nothing, nor does another network.
+        limits=[_limit(limit, trials, point) for limit in judged] if outcome == "ok" and not paths_off else [],
     )
 
 

@@ -116,13 +116,14 @@ def doubtful_figures(
     doubtful = [point for point in points if point.doubtful]
     if not doubtful:
         return []
-    causes = [off for point in doubtful if (off := network.path_off(run, point.number, trials)) is not None][:1]
+    off = {point.number: network.path_off(run, point.number, trials) for point in doubtful}
+    causes = [each for each in off.values() if each is not None][:1]
     causes += [f"{_words(point.point) or 'the trials'}: {point.reason}" for point in doubtful if point.reason][:1]
     causes += [
         f"{_words(point.point) or 'the trials'}: '{limit.text}' cannot be judged, as the emulator disturbed that figure"
         for point in doubtful
         for limit in (run.limits if run.search is None else ())
-        if point.outcome == "ok" and limit.text not in {each.limit for each in point.limits}
+        if point.outcome == "ok" and not off[point.number] and limit.text not in {each.limit for each in point.limits}
     ][:1]
     return [
         _warning(

@@ -62,6 +62,7 @@ def _judge(run: RunRecord, trials: Sequence[TrialRecord]) -> _Judged:
             by_point.get(point.number, []),
             limits,
             paths_off=bool(network.paths_off(run, point.number, trials)),
+            is_searched=run.search is not None,
         )
         for point in run.points
     ]
@@ -101,6 +102,8 @@ def summarise_run(folder: RunFolder) -> RunSummary:
     scores = _as_judged(score(judged.rankings, margin=margin), judged.verdicts)
     capacities = describe_searches(run)
     complete, valid = _completeness(run, trials, judged, capacities)
+    fails_below = failed_below(run, trials, capacities)
+    valid = valid and not fails_below
     # A search goes past every limit on purpose.
     stopped = searches_without_capacity(run, capacities) if capacities else _stops(run, judged)
     evidence = Evidence(
@@ -142,7 +145,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         warnings=graded(
             [
                 *run_warnings(run, points, judged.stops, trials, len(answered), folder.path),
-                *failed_below(run, trials, capacities),
+                *fails_below,
                 *warnings_of_trials(seen, trials),
                 *control_warnings(held),
                 *again,
@@ -171,7 +174,7 @@ def _completeness(
     if capacities:
         complete = all(each.ended == each.searches for each in capacities)
         decided = all(each.lower is not None or each.upper is not None for each in capacities)
-        decided = decided and not any(point.is_doubted for point in judged.points)
+        decided = decided and not any(point.doubtful for point in judged.points)
         return complete, decided and all(each.finished and each.limited_by in {None, "server"} for each in capacities)
     points = judged.points
     outcomes = {point.outcome for point in points}

@@ -121,7 +121,9 @@ def exit_code(summary: RunSummary) -> int:
     if summary.gate is not None:
         return GATE_CODES[summary.gate.outcome]
     if summary.capacities:
-        doubtful = any(point.is_doubted for point in summary.points)
+        doubtful = any(point.doubtful for point in summary.points)
+        # A server that failed at a load that it is said to carry may not carry it.
+        doubtful = doubtful or any(each.code == "stopped" for each in summary.warnings)
         code = _search_exit_code(summary.capacities)
         return INVALID if doubtful and code in {DONE, LIMIT_MISSED} else code
     outcomes = {point.outcome for point in summary.points}
@@ -129,10 +131,10 @@ def exit_code(summary: RunSummary) -> int:
         return FAILED
     # Limits are judged at points that have a result, over the network that was asked for, whatever
     # the others lack.
-    if any(limit.met is False for point in summary.points if not point.is_doubted for limit in point.limits):
+    if any(limit.met is False for point in summary.points for limit in point.limits):
         return LIMIT_MISSED
     failed = any(each.outcome == "failed" for each in summary.stops)  # in some trials of a point with a result
-    doubtful = any(point.is_doubted for point in summary.points)
+    doubtful = any(point.doubtful for point in summary.points)
     if failed or doubtful or outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
         return INVALID
     return DONE if outcomes & {"ok", "hard_limit"} else FAILED

@@ -82,15 +82,11 @@ class PointSummary(Record):
     figures: Mapping[str, FigureSummary]
     """By name; the name has the unit."""
     doubtful: bool = False
-    """Whether a path of the network is not what was asked for; over one stated in one line, also
-    whether the figures are of trials that are no results."""
+    """Whether a path of the network is not what was asked for, or a limit's figure lies in time
+    that the emulator disturbed; over a network stated in one line, also whether the figures are of
+    trials that are no results."""
     limits: Sequence[LimitSummary]
-    """Each limit there."""
-
-    @property
-    def is_doubted(self) -> bool:
-        """Whether it has a result, and that is doubtful: one without is none as it is."""
-        return self.doubtful and self.outcome == "ok"
+    """Each limit that is judged there."""
 
 
 class OtherRecord(Record):
