@@ -12,7 +12,7 @@ from compared_runs import DAYS, MEDIAN, RATE, ended, messages, several, stored
 
 from plimsoll_lab.analysis.comparison import compare_runs, place_of
 from plimsoll_lab.store.comparison_summary import ComparisonSummary
-from plimsoll_lab.store.records import CutRecord, Outcome
+from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.spec import Placement, Role
 
@@ -111,6 +111,39 @@ def test_the_share_of_trials_that_failed_is_of_trials(tmp_path: Path) -> None:
         b[0].write_trial(replace(trial, number=number, block=number, outcome=outcome, reason="it fell over"))
     found = compare_runs(a, b)
     assert {said for said, _ in reasons(found).values()} != {"invalid"}, "three of five, in one run of six, are 10 %"
+    # Which is no verdict all the same: that run has no result, and the comparison was called valid.
+    assert not found.valid
+    assert str(b[0].path) in messages(found)["stopped"]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "hard_limit"])
+def test_one_run_of_ten_without_a_result_is_told_and_leaves_no_verdict(tmp_path: Path, outcome: Outcome) -> None:
+    a = ended(tmp_path, "a", ("ok",) * 10)
+    b = ended(tmp_path, "b", (*("ok",) * 9, outcome))
+    found = compare_runs(a, b)
+    assert messages(found) == {
+        "stopped": f"trials of {b[9].path} failed or reached a limit where others did not, and figures are of the "
+        "others"
+    }
+    assert (found.valid, found.worse) == (False, False)
+    assert compare_runs(a, ended(tmp_path, "c", ("ok",) * 10)).valid
+
+
+def test_trials_that_may_tell_a_figure_are_those_in_which_the_server_answered(tmp_path: Path) -> None:
+    """A late generator beside another program makes a trial invalid, and its server may be slow: of
+    a side with two such trials of five, three had told the median and the whole side was judged.
+    """
+    a, b = ended(tmp_path, "a", ("ok",) * 5), ended(tmp_path, "b", ("ok",) * 5)
+    late = [ResultWarning(code=code, message=code, remedy="-") for code in ("generator_late", "machine_busy")]
+    for folder in (*a, *b):
+        [trial] = folder.read_trials()
+        for number in range(1, 6):
+            made = replace(trial, number=number, block=number)
+            if folder in b and number > 3:
+                made = replace(made, outcome="invalid", reason="late", warnings=late, figures={RATE: 1000.0})
+            folder.write_trial(made)
+    why = "100 % of A's trials tell it and 60 % of B's, and those that do not may be the slowest"
+    assert reasons(compare_runs(a, b))[MEDIAN] == ("invalid", why)
 
 
 def test_a_figure_that_too_few_runs_have_makes_the_comparison_no_answer(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.environments import differences_between
-from plimsoll_lab.analysis.family import ROUNDING, cut_share, is_told_less, unlike_shares
+from plimsoll_lab.analysis.family import ROUNDING, cut_share, is_told_less, may_tell, unlike_shares
 from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.analysis.repeats import REMEDY, as_first_measured
 from plimsoll_lab.analysis.severity import graded
@@ -44,7 +44,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     """
     refuse_twice([*a, *b])
     sides = [
-        [_Run(folder.read_run(), summarise_run(folder), _shares(folder.read_trials())) for folder in side]
+        [_Run(folder.read_run(), summarise_run(folder), _answers(folder.read_trials())) for folder in side]
         for side in (a, b)
     ]
     every = [each for side in sides for each in side]
@@ -70,7 +70,7 @@ def compare_runs(a: Sequence[RunFolder], b: Sequence[RunFolder]) -> ComparisonSu
     warnings += _other_programs(sides)
     if any(each.record.imported is not None for each in every):
         warnings.append(_IMPORTED)
-    warnings += _unsound(every)
+    warnings += _unsound(sides)
     worse = [each for each in verdicts if each.call == "better" and each.winner == "A"]
     enough = min(len(a), len(b)) >= LEAST_RUNS
     return ComparisonSummary(
@@ -104,13 +104,23 @@ _IMPORTED = ResultWarning(
 
 
 @dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the trials of a point have beside figures."""
+
+    count: int
+    """Trials in which the server answered."""
+    share: float | None
+    """The part of the valid ones' time that was cut out; None without any."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Run:
     """A run's record and its summary."""
 
     record: RunRecord
     summary: RunSummary
-    shares: Mapping[int, float]
-    """By the number of a point: the part of its valid trials' time that was cut out."""
+    answers: Mapping[int, _Answers]
+    """By the number of a point."""
 
 
 def _other_programs(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
@@ -133,26 +143,26 @@ def _other_programs(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
     return [ResultWarning(code="programs_differ", message=f"A used {a}; B used {b}", remedy=remedy)]
 
 
-def _shares(trials: Sequence[TrialRecord]) -> dict[int, float]:
+def _answers(trials: Sequence[TrialRecord]) -> dict[int, _Answers]:
     by_point: dict[int, list[TrialRecord]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).append(trial)
-    found = {number: cut_share(made) for number, made in by_point.items()}
-    return {number: share for number, share in found.items() if share is not None}
+    return {number: _Answers(len(may_tell(made)), cut_share(made)) for number, made in by_point.items()}
 
 
-def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
+def _unsound(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
     """Runs that are no more than a part, and figures that their own run calls doubtful."""
+    every = [each for side in sides for each in side]
     warnings = []
     parts = [each.summary for each in every if each.summary.status != "complete"]
     if parts:
         told = ", ".join(f"{each.run} has {_how_far(each)}" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
         warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
-    failing = [each.summary.run for each in every if _fails_in_part(each.summary)]
+    failing = [each.summary.run for side in sides for each in side if _fails_in_part(each, side)]
     if failing:
         told = ", ".join(failing)
-        message = f"trials failed in {told} where others of their points did not, and figures are of the others"
+        message = f"trials of {told} failed or reached a limit where others did not, and figures are of the others"
         remedy = "the pages of these runs say which; a server that fails now and then is no better for its other trials"
         warnings.append(ResultWarning(code="stopped", message=message, remedy=remedy))
     doubtful = [each.summary.run for each in every if any(point.doubtful for point in each.summary.points)]
@@ -163,10 +173,16 @@ def _unsound(every: Sequence[_Run]) -> list[ResultWarning]:
     return warnings
 
 
-def _fails_in_part(run: RunSummary) -> bool:
-    """Whether trials failed where others did not; of a search, at loads that it calls carried."""
-    below = bool(run.capacities) and any(each.code == "stopped" for each in run.warnings)
-    return below or any(stop.outcome == "failed" and stop.trials is not None for stop in run.stops)
+def _fails_in_part(run: _Run, side: Sequence[_Run]) -> bool:
+    """Whether trials failed where others of this run did not; of a search, at loads that it calls
+    carried. And whether it has no result where other runs of its side have one.
+    """
+    summary = run.summary
+    below = bool(summary.capacities) and any(each.code == "stopped" for each in summary.warnings)
+    if below or any(stop.outcome == "failed" and stop.trials is not None for stop in summary.stops):
+        return True
+    carried = {place for each in side for place, found in _by_place(each).items() if found.outcome in CARRIED}
+    return any(found.outcome in LOST and place in carried for place, found in _by_place(run).items())
 
 
 def _how_far(run: RunSummary) -> str:
@@ -184,7 +200,7 @@ def _first_measured(run: _Run, folder: RunFolder) -> _Run:
         return run
     first = [as_first_measured(trial) for trial in trials]
     points = points_of(run.record, first)
-    return _Run(run.record, run.summary.model_copy(update={"points": points}), _shares(first))
+    return _Run(run.record, run.summary.model_copy(update={"points": points}), _answers(first))
 
 
 def _resting_on_repeats(verdicts: Sequence[Difference], without: Sequence[Difference]) -> list[ResultWarning]:
@@ -341,7 +357,7 @@ def _by_place(run: _Run) -> dict[str, _PointResult]:
         }
     seen = {point.number: point for point in run.summary.points}
     return {
-        place_of(point): _measured(seen[point.number], run.shares.get(point.number))
+        place_of(point): _measured(seen[point.number], run.answers.get(point.number, _Answers(0, None)))
         for point in run.record.points
         if point.number in seen
     }
@@ -377,18 +393,16 @@ def asked_at(point: PointRecord, varied: Sequence[str] = ()) -> tuple[object, ..
     return (load, others, hosts, cpus, *links, network.get("backend", "tap"))
 
 
-def _measured(point: PointSummary, share: float | None) -> _PointResult:
+def _measured(point: PointSummary, answers: _Answers) -> _PointResult:
     known = point.figures if point.outcome in CARRIED else {}
-    # As `may_tell` has it of trials.
-    may = point.valid_n + point.outcomes.get("generator_limited", 0)
     return _PointResult(
         point=point.point,
         outcome=point.outcome,
         reason=point.reason,
         medians={name: each.median for name, each in known.items()},
-        told={name: each.n / may for name, each in known.items()},
+        told={name: each.n / answers.count for name, each in known.items()},
         stopped=sum(point.outcomes.get(each, 0) for each in STOPPED) / max(1, point.n),
-        share=share,
+        share=answers.share,
     )
 
 
