@@ -20,6 +20,7 @@ MDBOOK  = target/tools/bin/mdbook
 # Peers that distributions do not have. A row whose peer could not be had says so.
 OHA     = target/tools/bin/oha
 FORTIO  = target/tools/bin/fortio
+K6      = target/tools/bin/k6
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-rust test-lab lint fmt peers bench measure million soak fuzz mutants docs reference build install lock clean binary
@@ -124,6 +125,9 @@ $(OHA):
 # Pinned: later versions need modules that the public proxy did not have.
 $(FORTIO):
 	-GOFLAGS=-mod=mod GOBIN=$(CURDIR)/target/tools/bin go install fortio.org/fortio@v1.66.5
+
+$(K6):
+	-GOFLAGS=-mod=mod GOBIN=$(CURDIR)/target/tools/bin go install go.k6.io/k6@v0.54.0
 
 build: binary ## build the release binary
 
