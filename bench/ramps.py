@@ -7,7 +7,8 @@ The question: the most requests a second over 256 connections with 99 of 100 ans
   99th percentile breaks (its documentation calls that a breakpoint test). Its API says each second
   how many requests it has made until then.
 - wrk2 is given one rate after another, as a person would: twice as many until one is too high, then
-  the middle. A rate is carried if wrk2's 99th percentile is within the limit and it completed 99 %.
+  the middle. A rate is carried if wrk2's 99th percentile is within the limit: it counts from when a
+  request was due. What it completed is no help, as its window has the opening of connections in it.
 - ours is the search of `bench/held_capacity.py`.
 
 The table is docs/results/capacity-beside-others.txt. `make target/tools/bin/k6` installs k6 where
@@ -35,13 +36,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import ROOT
-from held_capacity import COMPLETED, FOREIGN, LIMIT_US, NGINX_PORT, SEARCH, server_of
+from held_capacity import FOREIGN, LIMIT_US, NGINX_PORT, SEARCH, server_of
 from searches import binary, search, table
 
 K6 = ROOT / "target" / "tools" / "bin" / "k6"
 RESULT = ROOT / "docs" / "results" / "capacity-beside-others.txt"
 CONNECTIONS = 256
-MOST, RAMP_S = 160_000, 240
+MOST, RAMP_S = 160_000, 120
 """The rate at the end of k6's ramp, and how long that takes."""
 API = ("127.0.0.1", 16565)
 """Where k6 says how far it is."""
@@ -148,7 +149,7 @@ def wrk2() -> Answer:
     tried: list[str] = []
     while high > low * WIDTH and len(tried) < RATES_MOST:
         p99_ms, completed = _asked(rate)
-        good = p99_ms < LIMIT_US / 1e3 and completed >= COMPLETED * rate
+        good = p99_ms < LIMIT_US / 1e3
         tried.append(f"{rate:,}/s: p99 {p99_ms:.3g} ms, {completed:,.0f}/s")
         print(tried[-1], flush=True)
         low, high = (rate, high) if good else (low, rate)
