@@ -15,14 +15,21 @@ The table is docs/results/capacity-beside-others.txt. `make target/tools/bin/k6`
 Go is installed. wrk2 is in no registry: build it from its repository, and put it on the path as
 `wrk2`. Needs a machine that does nothing else, for a quarter of an hour.
 
+`--costs` asks instead what a request costs nginx under wrk2 and under `plimsoll load http`, at the
+same rates in turn: by proc_pid_stat(5), over 7 s in the middle of 13. How often nginx went to sleep
+is by proc_pid_status(5). That table is docs/results/nginx-under-generators.txt.
+
     python bench/ramps.py
+    python bench/ramps.py --costs
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
+import os
 import re
 import shutil
 import socket
@@ -35,12 +42,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import ROOT
+from harness import PLIMSOLL, ROOT
 from held_capacity import FOREIGN, LIMIT_US, NGINX_PORT, SEARCH, server_of
 from searches import binary, search, table
 
 K6 = ROOT / "target" / "tools" / "bin" / "k6"
 RESULT = ROOT / "docs" / "results" / "capacity-beside-others.txt"
+COSTS = ROOT / "docs" / "results" / "nginx-under-generators.txt"
+COST_RATES = (40_000, 80_000, 110_000)
+BEFORE_S, COUNTED_S, LOAD_S = 4, 7, 13
+"""When the count of a load begins, how long it lasts, and how long the load does."""
 CONNECTIONS = 256
 MOST, RAMP_S = 160_000, 120
 """The rate at the end of k6's ramp, and how long that takes."""
@@ -83,14 +94,14 @@ class Answer:
 
 
 @contextmanager
-def nginx() -> Iterator[None]:
-    """The server of the suites, on its own port."""
+def nginx() -> Iterator[int]:
+    """The server of the suites, on its own port, and its process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [word.replace("{records}", folder) for word in FOREIGN["nginx"]]
         with subprocess.Popen(command) as server:
             try:
                 time.sleep(1)
-                yield
+                yield server.pid
             finally:
                 server.terminate()
 
@@ -172,6 +183,43 @@ def _asked(rate: int) -> tuple[float, float]:
     return float(value) * {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}[unit], float(completed)
 
 
+def costs(server: int) -> str:
+    """What a request costs nginx under each generator, and how often it slept."""
+    url = f"http://127.0.0.1:{NGINX_PORT}/"
+    rows = [("rate", "generator", "nginx per request", "nginx slept", "generator's cores")]
+    for rate in COST_RATES:
+        commands = {
+            "wrk2": ["wrk2", "-t1", f"-c{CONNECTIONS}", f"-d{LOAD_S}s", f"-R{rate}", url],
+            "plimsoll": [PLIMSOLL, "load", "http", url, f"--connections={CONNECTIONS}", f"--rate={rate}"],
+        }
+        commands["plimsoll"] += [f"--duration={LOAD_S}s", "--quiet"]
+        for name, command in commands.items():
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as load:
+                time.sleep(BEFORE_S)
+                first = (time.monotonic(), _cpu_s(server), _sleeps(server), _cpu_s(load.pid))
+                time.sleep(COUNTED_S)
+                last = (time.monotonic(), _cpu_s(server), _sleeps(server), _cpu_s(load.pid))
+            took_s, cpu_s, slept, own_s = (after - before for before, after in zip(first, last, strict=True))
+            cost = f"{cpu_s / took_s / rate * 1e6:.2f} us"
+            rows.append((f"{rate:,}/s", name, cost, f"{slept / took_s:,.0f}/s", f"{own_s / took_s:.2f}"))
+            print(rows[-1], flush=True)
+    return table(rows)
+
+
+def _cpu_s(process: int) -> float:
+    """The CPU seconds of a process until now."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _sleeps(process: int) -> int:
+    """How often it has given its CPU up of its own accord."""
+    [found] = re.findall(
+        r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{process}/status").read_text(), re.MULTILINE
+    )
+    return int(found)
+
+
 def ours() -> Answer:
     """The search."""
     found = search("held-capacity", server_of("nginx") + SEARCH.format(seed=1, patience="6m"))
@@ -186,10 +234,18 @@ def ours() -> Answer:
 
 def main() -> int:
     """Ask each of them, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--costs", action="store_true", help="what a request costs nginx instead")
+    options = parser.parse_args()
     missing = [name for name in (str(K6), "nginx", "wrk2") if shutil.which(name) is None]
     if missing:
         print(f"not installed: {', '.join(missing)}", file=sys.stderr)
         return 1
+    if options.costs:
+        with nginx() as server:
+            COSTS.write_text(costs(server))
+        print(COSTS.read_text(), end="")
+        return 0
     with nginx():
         answers = [k6(), wrk2()]
     answers.append(ours())

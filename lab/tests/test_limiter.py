@@ -63,6 +63,15 @@ def test_a_server_whose_threads_have_no_cpu_left_is_the_limit_near_the_ceiling_t
     assert late[0] == "generator", "a late generator's trials show nothing of the server"
 
 
+def test_where_server_and_generator_use_up_one_machine_that_is_the_limit() -> None:
+    """Of nginx it was said that it carries 119,333/s, and wrk2 got 160,000/s from it there: the
+    server used 0.92 of two CPUs, and the generator the rest.
+    """
+    assert who_limited(OK, rate=60_000, ceiling=100_000, null_misses=never_asked, crowded=True)[0] == "environment"
+    assert who_limited(OK, rate=85_000, ceiling=100_000, null_misses=never_asked, crowded=True)[0] == "generator"
+    assert who_limited(LATE, rate=3_153, ceiling=120_000, null_misses=never_asked, crowded=True)[0] == "server"
+
+
 def test_how_near_the_ceiling_the_generator_was_is_said() -> None:
     _, near = who_limited(["ok"], rate=85_000, ceiling=100_000, null_misses=never_asked)
     assert near == "85 % of what the generator gets from a null server"

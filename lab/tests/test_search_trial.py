@@ -12,6 +12,7 @@ from made_records import ENVIRONMENT
 
 from plimsoll_lab.analysis.search_trial import (
     broken_by,
+    crowded,
     loss_ratio,
     medians,
     misses_a_limit,
@@ -360,6 +361,17 @@ def test_a_server_is_out_of_cpu_at_a_whole_number_of_cores_that_it_never_leaves(
     assert [each.text for each in found] == (
         [f"CPU: it uses {used:.2f} cores there, and no more at any higher load"] if limit else []
     )
+
+
+@pytest.mark.parametrize(
+    ("busy", "generator", "found"), [(1.9, 0.2, True), (1.89, 1.0, False), (2.0, 0.19, False), (None, 1.0, False)]
+)
+def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_generator(
+    *, busy: float | None, generator: float, found: bool
+) -> None:
+    machine = {} if busy is None else {"busy_cores": busy}
+    bad = replace(BAD, machine=machine, figures=figures(server__cpu_cores=0.92, generator__cpu_cores=generator))
+    assert crowded([bad, bad], MACHINE) is found
 
 
 def test_nothing_is_said_of_a_machine_that_is_not_known() -> None:

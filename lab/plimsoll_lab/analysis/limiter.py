@@ -25,12 +25,14 @@ def who_limited(
     ceiling: float | None,
     null_misses: NullMisses,
     out_of_cpu: bool = False,
+    crowded: bool = False,
 ) -> tuple[LimitedBy, str | None]:
     """What the limit was, and how near the generator was to its own limit, where that was it.
 
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
     and `ceiling` what the generator gets from a null server, in requests a second. `out_of_cpu`
-    says whether the server's threads had no CPU left although the machine had.
+    says whether the server's threads had no CPU left although the machine had, and `crowded`
+    whether the machine had none left either, and the generator used a good part of it.
     """
     late, disturbed = outcomes.count("generator_limited"), outcomes.count("invalid")
     suspect = 2 * (late + disturbed) > len(outcomes)
@@ -43,10 +45,11 @@ def who_limited(
         return "generator", None
     if ceiling and rate and rate >= NEAR_CEILING * ceiling and not out_of_cpu:
         return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
-    if suspect:
-        return "server", None
+    if crowded and not suspect:
+        # With a generator elsewhere the server would have had more.
+        return "environment", None
     # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The
     # growth of a backlog in a short window is a matter of one request then.
-    if null_misses(far_below):
+    if not suspect and null_misses(far_below):
         return "generator", "the generator misses the limits against a null server too"
     return "server", None

@@ -37,6 +37,8 @@ WHOLE_CORES = 0.9
 elsewhere."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
+GENERATORS_PART = 0.1
+"""A server gains less than this part of its machine if the generator leaves it."""
 
 EVIDENCE = (
     "completed_rate",
@@ -295,6 +297,14 @@ def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environ
     whole = round(used)
     most = max(trial.figures.get("server.cpu_cores", 0.0) for trial in every)
     return whole >= 1 and abs(used - whole) <= (1 - WHOLE_CORES) * whole and most <= PLATEAU * used
+
+
+def crowded(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
+    """Whether all CPUs of the server's machine were busy at the upper bound, and a good part of
+    them with the generator.
+    """
+    generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
+    return _is_full(_busy_cores(bad), environment) and generator >= GENERATORS_PART * (environment.cpus or 0)
 
 
 def _server_cores(bad: Sequence[TrialRecord]) -> float | None:

@@ -17,6 +17,7 @@ from plimsoll_lab.analysis.limiter import who_limited
 from plimsoll_lab.analysis.search_trial import (
     EVIDENCE,
     broken_by,
+    crowded,
     loss_ratio,
     medians,
     misses_a_limit,
@@ -43,6 +44,7 @@ from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord, Status
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, LoadRecord, SearchRecord, SearchState
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.placement import LOAD, SERVER
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
@@ -342,11 +344,27 @@ class SearchRun:
             return 2 * sum(missed) > len(missed)
 
         outcomes = [trial.outcome for trial in bad]
-        who, near = who_limited(outcomes, rate=rate, ceiling=ceiling, null_misses=null_misses, out_of_cpu=short)
+        who, near = who_limited(
+            outcomes,
+            rate=rate,
+            ceiling=ceiling,
+            null_misses=null_misses,
+            out_of_cpu=short,
+            crowded=self._share_cpus(base) and crowded(bad, environment),
+        )
         if short and who != "server":
             # It was out of CPU, and yet not what ended the rise.
             broke = broke.model_copy(update={"causes": [each for each in broke.causes if each.code != "cpu"]})
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
+
+    def _share_cpus(self, base: Point) -> bool:
+        """Whether the server and a generator may run on the same CPUs; the hosts of an emulated
+        network are one machine.
+        """
+        place = base.place
+        together = self._plan.suite.network is not None or place.server in (place.load or (place.server,))
+        server, load = (set(place.cpus.get(part, ())) for part in (SERVER, LOAD))
+        return together and not (server and load and server.isdisjoint(load))
 
     def _refuting(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
         """The trials that refuted a load: the longest ones that did not pass. A load is not carried
