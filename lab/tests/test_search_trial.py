@@ -19,7 +19,7 @@ from plimsoll_lab.analysis.search_trial import (
     reading_of,
     what_broke,
 )
-from plimsoll_lab.store.records import CutRecord, Json, ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_file, read_text
@@ -369,7 +369,7 @@ def test_a_server_is_out_of_cpu_at_a_whole_number_of_cores_that_it_never_leaves(
 def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_generator(
     *, busy: float | None, generator: float, found: bool
 ) -> None:
-    machine = {} if busy is None else {"busy_cores": busy}
+    machine: MachineRecord = {} if busy is None else {"busy_cores": busy}
     bad = replace(BAD, machine=machine, figures=figures(server__cpu_cores=0.92, generator__cpu_cores=generator))
     assert crowded([bad, bad], MACHINE) is found
 
