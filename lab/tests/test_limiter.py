@@ -70,6 +70,9 @@ def test_where_server_and_generator_use_up_one_machine_that_is_the_limit() -> No
     assert who_limited(OK, rate=60_000, ceiling=100_000, null_misses=never_asked, crowded=True)[0] == "environment"
     assert who_limited(OK, rate=85_000, ceiling=100_000, null_misses=never_asked, crowded=True)[0] == "generator"
     assert who_limited(LATE, rate=3_153, ceiling=120_000, null_misses=never_asked, crowded=True)[0] == "server"
+    # One thread of its own that had no CPU left beside a CPU that was free is the server's limit.
+    both = who_limited(OK, rate=60_000, ceiling=100_000, null_misses=meets, crowded=True, out_of_cpu=True)
+    assert both == ("server", None)
 
 
 def test_how_near_the_ceiling_the_generator_was_is_said() -> None:

@@ -32,7 +32,7 @@ def who_limited(
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
     and `ceiling` what the generator gets from a null server, in requests a second. `out_of_cpu`
     says whether the server's threads had no CPU left although the machine had, and `crowded`
-    whether the machine had none left either, and the generator used a good part of it.
+    whether the machine had hardly any left either, and the generator used a good part of it.
     """
     late, disturbed = outcomes.count("generator_limited"), outcomes.count("invalid")
     suspect = 2 * (late + disturbed) > len(outcomes)
@@ -45,7 +45,7 @@ def who_limited(
         return "generator", None
     if ceiling and rate and rate >= NEAR_CEILING * ceiling and not out_of_cpu:
         return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
-    if crowded and not suspect:
+    if crowded and not suspect and not out_of_cpu:
         # With a generator elsewhere the server would have had more.
         return "environment", None
     # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The

@@ -37,6 +37,9 @@ WHOLE_CORES = 0.9
 elsewhere."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
+CROWDED = 0.9
+"""Above this part of the machine's CPUs a server and a generator wait for each other, in turns that
+take milliseconds."""
 GENERATORS_PART = 0.1
 """A server gains less than this part of its machine if the generator leaves it."""
 
@@ -300,11 +303,12 @@ def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environ
 
 
 def crowded(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
-    """Whether all CPUs of the server's machine were busy at the upper bound, and a good part of
-    them with the generator.
+    """Whether nearly all CPUs of the server's machine were busy at the upper bound, and a good part
+    of them with the generator.
     """
     generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
-    return _is_full(_busy_cores(bad), environment) and generator >= GENERATORS_PART * (environment.cpus or 0)
+    busy, cpus = _busy_cores(bad), environment.cpus
+    return busy is not None and cpus is not None and busy >= CROWDED * cpus and generator >= GENERATORS_PART * cpus
 
 
 def _server_cores(bad: Sequence[TrialRecord]) -> float | None:
