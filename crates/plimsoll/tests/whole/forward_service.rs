@@ -45,8 +45,7 @@ fn a_reload_narrows_and_widens_the_admin_address_at_its_port() {
     // On every address: of the ports that the kernel gives to nobody of its own accord.
     let first = 20_000 + u16::try_from(std::process::id() % 5_000).expect("few");
     let port = (first..32_000).find(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok()).expect("one is free");
-    let [every, narrow, other] =
-        [[0, 0, 0, 0], [127, 0, 0, 1], [127, 0, 0, 2]].map(|ip| SocketAddr::from((ip, port)));
+    let [every, narrow, other] = [[0, 0, 0, 0], [127, 0, 0, 1], [127, 0, 0, 2]].map(|ip| SocketAddr::from((ip, port)));
     let table = |admin: SocketAddr| format!("[admin]\nlisten = \"{admin}\"\n{rules}");
     let mut forwarder = Forwarder::start(&["--config", &folder.write("forward.toml", &table(every))]);
     assert!(get(other, "/healthz").starts_with("HTTP/1.1 200"));
