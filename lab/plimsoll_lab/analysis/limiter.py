@@ -45,11 +45,11 @@ def who_limited(
         return "generator", None
     if ceiling and rate and rate >= NEAR_CEILING * ceiling and not out_of_cpu:
         return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
-    if crowded and not suspect and not out_of_cpu:
-        # With a generator elsewhere the server would have had more.
-        return "environment", None
     # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The
     # growth of a backlog in a short window is a matter of one request then.
     if not suspect and null_misses(far_below):
         return "generator", "the generator misses the limits against a null server too"
+    if crowded and not suspect and not out_of_cpu:
+        # With a generator elsewhere the server would have had more.
+        return "environment", None
     return "server", None
