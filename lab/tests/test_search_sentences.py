@@ -28,6 +28,7 @@ def told_of(*states: State, **changed: object) -> str:
 
 
 LIMITED = ", with p99 < 5ms"
+UNCONFIRMED = f", and not confirmed by fresh trials{LIMITED}"
 FAILED = "; 1 of 2 searches failed: no such option"
 
 
@@ -44,11 +45,11 @@ FAILED = "; 1 of 2 searches failed: no such option"
         ([("complete", None, FLOOR)], f" carries less than 100 connections{LIMITED}"),
         (
             [("out of patience", 1000, 1100)],
-            f" carries 1,000 connections and not 1,100, as near as the search came before it ended{LIMITED}",
+            f" carries 1,000 connections and not 1,100, as near as the search came before it ended{UNCONFIRMED}",
         ),
         (
             [("out of patience", 1000, None)],
-            f" carries at least 1,000 connections; the search ended before it knew how much more{LIMITED}",
+            f" carries at least 1,000 connections; the search ended before it knew how much more{UNCONFIRMED}",
         ),
         (
             [("out of patience", None, 200)],

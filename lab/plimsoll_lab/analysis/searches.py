@@ -208,6 +208,8 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     if found.lower is not None and found.held_s:
         held_s = found.held_s
         carries += f", held for {formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, 's')}"
+    elif found.lower is not None and any(each.state == "out of patience" for each in decided):
+        carries += ", and not confirmed by fresh trials"
     carries += _nearness(run, found)
     broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
     by = LIMITERS.get(found.limited_by)
