@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from made_searches import FLOOR, MOST, run_of
 
-from plimsoll_lab.analysis.searches import describe_searches, searched_key
-from plimsoll_lab.store.search_record import BreakRecord, SearchSettingsRecord, SearchState
+from plimsoll_lab.analysis.searches import confirmation, describe_searches, searched_key
+from plimsoll_lab.store.search_record import BreakRecord, SearchRecord, SearchSettingsRecord, SearchState
 from plimsoll_lab.suite.spec import Limit
 
 State = tuple[SearchState, int | None, int | None]
@@ -135,3 +135,13 @@ def test_a_search_without_a_matrix_is_of_its_subject(subject: str | None, called
     [capacity] = describe_searches(run)
     assert capacity.text == f"{called} carries 1,000 requests/s and not 1,100, with "
     assert searched_key(run) == "rate"
+
+
+def test_how_an_answer_was_confirmed_and_which_loads_were_given_up_is_said() -> None:
+    """They stood in run.json alone."""
+    search = SearchRecord(number=1, block=1, point=0, state="complete", lower=1000, upper=1050)
+    assert confirmation(search) == ""
+    told = confirmation(search.model_copy(update={"confirmed": 8, "unconfirmed": [1100, 1050]}))
+    assert told == (
+        "8 of 8 fresh trials passed at 1,000; found good at first, and given up as fresh trials failed: 1,100 and 1,050"
+    )
