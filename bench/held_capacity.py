@@ -7,7 +7,7 @@ requests due are completed. At least four of five are to hold.
 
 Every search is a line of target/bench/held-capacity.jsonl as soon as its minute has ended: started
 again, the script goes on where it was stopped. The table is docs/results/held-capacity.txt. A
-search takes six minutes, and with its minute seven: all of them three and a half hours. Needs a
+search takes six to seven minutes, and with its minute eight: all of them four hours. Needs a
 machine that does nothing else.
 
     python bench/held_capacity.py

@@ -35,7 +35,7 @@ from plimsoll_lab.trial.disturbance import (
 from plimsoll_lab.trial.events import take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.link_monitor import LinkMonitor
-from plimsoll_lab.trial.retry import PASSING_UNTOLD
+from plimsoll_lab.trial.retry import PASSING_WHERE_INVALID
 from plimsoll_lab.trial.window import Window
 
 
@@ -75,7 +75,7 @@ def test_the_reason_names_the_faults_that_are_too_many() -> None:
 
 def test_links_that_were_late_at_no_known_moment_have_a_warning_by_which_the_trial_is_made_again() -> None:
     (warning,) = network_warnings(network(late=21))
-    assert (warning.code in PASSING_UNTOLD, warning.message) == (True, unknown_moments(network(late=21)))
+    assert (warning.code in PASSING_WHERE_INVALID, warning.message) == (True, unknown_moments(network(late=21)))
     assert network_warnings(network(late=20)) == []
 
 

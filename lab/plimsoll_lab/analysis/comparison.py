@@ -159,7 +159,7 @@ def _unsound(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
         told = ", ".join(f"{each.run} has {_how_far(each)}" for each in parts)
         remedy = f"plimsoll lab resume {parts[0].run} measures the rest"
         warnings.append(ResultWarning(code="incomplete", message=f"not every run is complete: {told}", remedy=remedy))
-    failing = [each.summary.run for side in sides for each in side if _fails_in_part(each, side)]
+    failing = [each.summary.run for side in sides for each in side if _fails_beside_others(each, side)]
     if failing:
         told = ", ".join(failing)
         message = f"trials of {told} failed or reached a limit where others did not, and figures are of the others"
@@ -173,7 +173,7 @@ def _unsound(sides: Sequence[Sequence[_Run]]) -> list[ResultWarning]:
     return warnings
 
 
-def _fails_in_part(run: _Run, side: Sequence[_Run]) -> bool:
+def _fails_beside_others(run: _Run, side: Sequence[_Run]) -> bool:
     """Whether trials failed where others of this run did not; of a search, at loads that it calls
     carried. And whether it has no result where other runs of its side have one.
     """

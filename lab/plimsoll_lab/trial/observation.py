@@ -94,6 +94,10 @@ class Observation:
     """Warnings of other parts of the trial."""
 
 
+LEAST_ERROR = 400
+"""From here on a status says that the request failed (RFC 9110, sections 15.5 and 15.6)."""
+
+
 def causes(summary: LoadSummary) -> str:
     """Why requests failed, with how many did; of error statuses, which ones were answered."""
     answered = [f"{count} of {status}" for status, count in _error_statuses(summary).items()]
@@ -109,10 +113,8 @@ def causes_alone(summary: LoadSummary) -> str:
 
 
 def _error_statuses(summary: LoadSummary) -> dict[str, int]:
-    """The statuses that count as failed (RFC 9110, sections 15.5 and 15.6), with how many had
-    each.
-    """
-    return {status: count for status, count in sorted(summary.statuses.items()) if count and int(status) >= 400}  # noqa: PLR2004 - as the reference has it
+    """The statuses that count as failed, with how many had each."""
+    return {status: count for status, count in sorted(summary.statuses.items()) if count and int(status) >= LEAST_ERROR}
 
 
 def load_warnings(seen: Observation) -> list[ResultWarning]:

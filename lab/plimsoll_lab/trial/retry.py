@@ -21,7 +21,7 @@ PASSING = {
 }
 """Causes of the machine, which pass: another program, another guest, a quota used up, a host that
 another one replaces, or a laboratory that the machine kept from reading."""
-PASSING_UNTOLD = {"late_start", "link_disturbed", "links_lost"}
+PASSING_WHERE_INVALID = {"late_start", "link_disturbed", "links_lost"}
 """And those of a trial that they left without a result, so that another one chooses among none: a
 generator that the machine was too busy to start, and links that were at fault nobody knows when."""
 SHORTEST_S = 0.2
@@ -46,7 +46,7 @@ def passing_cause(trial: TrialRecord) -> str | None:
         return None
     if trial.outcome == "ok" and (not isinstance(window_s, float) or window_s < SHORTEST_S):
         return None
-    passing = PASSING | PASSING_UNTOLD if trial.outcome == "invalid" else PASSING
+    passing = PASSING | PASSING_WHERE_INVALID if trial.outcome == "invalid" else PASSING
     return next((warning.code for warning in trial.warnings if warning.code in passing), None)
 
 
