@@ -13,6 +13,7 @@ an argument.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -152,7 +153,9 @@ class Search:
         self._held: Held | None = None
         self._unconfirmed: list[int] = []
         self._spent_s = 0.0
-        self._beside_s, self._made = 0.0, 0
+        self._beside_s: list[float] = []
+        """Of each trial: what it took beside its window and its warm-up, as a server starts and
+        ends."""
         self._readings: list[NearReading] = []
 
     def run(self) -> Bounds:
@@ -252,8 +255,7 @@ class Search:
     def _read(self, load: int, length_s: float) -> Reading:
         reading = self._measure(load, length_s)
         self._spent_s += reading.took_s
-        self._beside_s += reading.took_s - (1 + WARM_UP) * length_s
-        self._made += 1
+        self._beside_s.append(reading.took_s - (1 + WARM_UP) * length_s)
         if reading.excess is not None and abs(reading.excess) <= NEAR:
             self._readings.append((load, length_s, reading.excess))
         return reading
@@ -268,13 +270,12 @@ class Search:
                 missed += 1
             else:
                 met += 1
-        carried = met > missed
-        if carried:
+        if met > missed:
             self._good = load
             self._carried.append(load)
         else:
             self._bad = load
-        return carried
+        return met > missed
 
     def _noise(self) -> float | None:
         """The largest difference of loads that one trial of the present length cannot
@@ -301,13 +302,12 @@ class Search:
 
     def _affordable_s(self) -> float:
         """How long trials may be so that the patience lasts for a search with them, and for the
-        confirmation of its answer; these are not shorter than the confirming ones are.
+        confirmation of its answer, whose trials are at least `least_s` long.
         """
         goal, longer = self._goal, 1 + WARM_UP
         searching = LOADS_AGAIN * (goal.trials // 2 + 1)
         confirming = LOADS_REFUSED * (FAILURES_TOLERATED + 1) + CONFIRMATIONS
-        # What a trial takes beside its window: a server starts, and ends.
-        beside_s = max(0.0, self._beside_s / self._made) if self._made else 0.0
+        beside_s = max(0.0, statistics.fmean(self._beside_s))
         left_s = goal.patience_s - self._spent_s - (beside_s + longer * goal.hold_s)
         length_s = (left_s / (searching + confirming) - beside_s) / longer
         if length_s >= goal.least_s:
