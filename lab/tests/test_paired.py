@@ -88,6 +88,13 @@ def test_a_control_in_figures() -> None:
     assert found.floor == pytest.approx(2 ** (4 / 6) - 1)
 
 
+def test_a_control_whose_bounds_overflow_has_no_interval() -> None:
+    """The exponential of its upper end ended the report of the whole run."""
+    turns = [1.0, 3.0] * 3
+    [found] = control_verdicts([controlled(dict(enumerate(turns)), dict(enumerate(turns[::-1])))], seed=1)
+    assert (found.ratio_ci95, found.differs) == (None, False)
+
+
 def test_those_of_no_comparison_are_none() -> None:
     assert control_verdicts([FigureComparison(figure="y", better="lower", at={}, contenders={})], seed=1) == []
 

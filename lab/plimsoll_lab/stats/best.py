@@ -103,6 +103,12 @@ class Pair:
     """Whether anything is known of the ratio: not of two that share no block, or that are both
     known by a lower bound alone."""
 
+    @property
+    def ratio_bounds(self) -> Interval | None:
+        """What the ratio lies between; None where an end has no bound."""
+        within = max(abs(self.low), abs(self.high)) < LARGEST_LOG
+        return (math.exp(self.low), math.exp(self.high)) if within else None
+
     def reversed(self) -> Pair:
         """The same with the contenders swapped."""
         return Pair(

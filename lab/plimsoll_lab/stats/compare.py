@@ -4,7 +4,7 @@ family of p-values, and the floor that a control measures.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,14 +38,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [adjusted[index] for index in range(size)]
 
 
-def shared_of(control: tuple[Mapping[int, float], Mapping[int, float]]) -> tuple[list[float], list[float]]:
-    """Both measurements of the blocks that have both, and a ratio of them."""
+def shared_of(control: tuple[Mapping[int, float], Mapping[int, float]]) -> tuple[dict[int, float], dict[int, float]]:
+    """Both measurements, by the blocks that have both, and a ratio of them."""
     one, again = control
     shared = sorted(block for block in one.keys() & again.keys() if one[block] > 0 and again[block] > 0)
-    return [one[block] for block in shared], [again[block] for block in shared]
+    return {block: one[block] for block in shared}, {block: again[block] for block in shared}
 
 
-def control_floor(first: Sequence[float], second: Sequence[float], rng: np.random.Generator) -> float | None:
+def control_floor(first: Collection[float], second: Collection[float], rng: np.random.Generator) -> float | None:
     """How far two that are alike lie apart, from one measured twice in the same blocks: an A/A
     control.
 
@@ -55,7 +55,7 @@ def control_floor(first: Sequence[float], second: Sequence[float], rng: np.rando
     """
     if len(first) < LEAST_FOR_SPLIT:
         return None
-    one, other = np.log(first), np.log(second)
+    one, other = np.log([*first]), np.log([*second])
     swap = rng.integers(2, size=(CONTROL_DEALS, len(one)))
     left, right = np.where(swap, one, other), np.where(swap, other, one)
     apart = np.abs(left.mean(axis=1) - right.mean(axis=1))

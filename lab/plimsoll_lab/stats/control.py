@@ -4,7 +4,6 @@ Pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,14 +25,14 @@ def control_verdicts(family: Sequence[FigureComparison], *, seed: int) -> list[C
             figure=comparison.figure,
             better="lower",
             at=comparison.at,
-            contenders={ONE: dict(enumerate(one)), AGAIN: dict(enumerate(again))},
+            contenders={ONE: one, AGAIN: again},
         )
         for comparison, (one, again) in measured
     ]
     found = compare_with_best(asked, np.random.default_rng([seed, 3]))
     return [
-        _control(ranking, *series, np.random.default_rng([seed, place, 3]))
-        for place, (ranking, (_, series)) in enumerate(zip(found, measured, strict=True))
+        _control(ranking, [*one.values()], [*again.values()], np.random.default_rng([seed, place, 3]))
+        for place, (ranking, (_, (one, again))) in enumerate(zip(found, measured, strict=True))
     ]
 
 
@@ -44,7 +43,7 @@ def _control(ranking: Ranking, one: Sequence[float], again: Sequence[float], rng
         at=comparison.at,
         blocks=len(one),
         ratio=float(np.exp(np.mean(np.log(one) - np.log(again)))) if one else None,
-        ratio_ci95=None if pair is None else (math.exp(pair.low), math.exp(pair.high)),
+        ratio_ci95=None if pair is None else pair.ratio_bounds,
         p_adjusted=None if pair is None else pair.p_adjusted,
         floor=control_floor(one, again, rng),
         differs=pair is not None and pair.p_adjusted < SIGNIFICANCE,

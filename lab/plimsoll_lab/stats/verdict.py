@@ -17,7 +17,6 @@ import numpy as np
 from plimsoll_lab.stats.best import FigureComparison, Interval, Pair, RankedContender, Ranking, compare_with_best
 from plimsoll_lab.stats.compare import control_floor, shared_of
 from plimsoll_lab.stats.reasons import percent, reasons_once
-from plimsoll_lab.stats.resampling import LARGEST_LOG
 from plimsoll_lab.stats.results import Call
 
 
@@ -134,8 +133,7 @@ def _leaders(ranking: Ranking) -> tuple[str | None, str | None, Pair | None]:
 
 
 def _interval(pair: Pair, sign: int) -> Interval | None:
-    low, high = sorted((sign * pair.low, sign * pair.high))
-    return (math.exp(low), math.exp(high)) if max(abs(low), abs(high)) < LARGEST_LOG else None
+    return (pair if sign > 0 else pair.reversed()).ratio_bounds
 
 
 def _within(pair: Pair, margin: float) -> bool:
@@ -146,7 +144,8 @@ def _control(comparison: FigureComparison, rng: np.random.Generator) -> float | 
     """How far apart the A/A control finds two that are one."""
     if comparison.control is None:
         return None
-    return control_floor(*shared_of(comparison.control), rng)
+    one, again = shared_of(comparison.control)
+    return control_floor(one.values(), again.values(), rng)
 
 
 def _within_floor(ranking: Ranking, winner: str | None, floor: float | None) -> list[str]:
