@@ -371,7 +371,15 @@ def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_g
 ) -> None:
     machine: MachineRecord = {} if busy is None else {"busy_cores": busy}
     bad = replace(BAD, machine=machine, figures=figures(server__cpu_cores=0.92, generator__cpu_cores=generator))
-    assert crowded([bad, bad], MACHINE) is found
+    assert crowded([bad, bad], [bad], MACHINE) is found
+
+
+def test_a_thread_that_has_a_whole_cpu_and_can_use_no_more_is_its_servers_limit_beside_a_busy_generator() -> None:
+    for used, found in ((1.0, False), (0.98, False), (0.96, True)):
+        bad = replace(
+            BAD, machine={"busy_cores": 1.85}, figures=figures(server__cpu_cores=used, generator__cpu_cores=0.6)
+        )
+        assert crowded([bad], [bad], MACHINE) is found
 
 
 def test_nothing_is_said_of_a_machine_that_is_not_known() -> None:

@@ -24,15 +24,13 @@ def who_limited(
     rate: float | None,
     ceiling: float | None,
     null_misses: NullMisses,
-    out_of_cpu: bool = False,
     crowded: bool = False,
 ) -> tuple[LimitedBy, str | None]:
     """What the limit was, and how near the generator was to its own limit, where that was it.
 
     `outcomes` are those of the bad trials at the upper bound, `rate` what the lower bound completed
-    and `ceiling` what the generator gets from a null server, in requests a second. `out_of_cpu`
-    says whether the server's threads had no CPU left although the machine had, and `crowded`
-    whether the machine had hardly any left either, and the generator used a good part of it.
+    and `ceiling` what the generator gets from a null server, in requests a second. `crowded`
+    says whether its machine had hardly any CPU left, and the generator used a good part of it.
     """
     late, disturbed = outcomes.count("generator_limited"), outcomes.count("invalid")
     suspect = 2 * (late + disturbed) > len(outcomes)
@@ -43,13 +41,13 @@ def who_limited(
     far_below = bool(ceiling and rate and rate < FAR_BELOW_CEILING * ceiling)
     if suspect and not far_below:
         return "generator", None
-    if ceiling and rate and rate >= NEAR_CEILING * ceiling and not out_of_cpu:
+    if ceiling and rate and rate >= NEAR_CEILING * ceiling:
         return "generator", f"{percent(rate / ceiling, 0)} of what the generator gets from a null server"
     # Far below its ceiling the generator keeps the rate; only a limit may be too tight for it. The
     # growth of a backlog in a short window is a matter of one request then.
     if not suspect and null_misses(far_below):
         return "generator", "the generator misses the limits against a null server too"
-    if crowded and not suspect and not out_of_cpu:
+    if crowded and not suspect:
         # With a generator elsewhere the server would have had more.
         return "environment", None
     return "server", None

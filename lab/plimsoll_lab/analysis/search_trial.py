@@ -37,6 +37,8 @@ WHOLE_CORES = 0.9
 elsewhere."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
+OWN_CORES = 0.03
+"""A thread with work for all of its time that nobody takes the CPU from uses so nearly a core."""
 CROWDED = 0.9
 """Above this part of the machine's CPUs a server and a generator wait for each other, in turns that
 take milliseconds."""
@@ -302,10 +304,14 @@ def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environ
     return whole >= 1 and abs(used - whole) <= (1 - WHOLE_CORES) * whole and most <= PLATEAU * used
 
 
-def crowded(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
+def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
     """Whether nearly all CPUs of the server's machine were busy at the upper bound, and a good part
-    of them with the generator.
+    of them with the generator; not so where the server's threads had whole CPUs and can use no
+    more.
     """
+    used = _server_cores(bad)
+    if used is not None and abs(used - round(used)) <= OWN_CORES and out_of_cpu(bad, every, environment):
+        return False
     generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
     busy, cpus = _busy_cores(bad), environment.cpus
     return busy is not None and cpus is not None and busy >= CROWDED * cpus and generator >= GENERATORS_PART * cpus

@@ -349,8 +349,7 @@ class SearchRun:
             rate=rate,
             ceiling=ceiling,
             null_misses=null_misses,
-            out_of_cpu=short,
-            crowded=self._share_cpus(base) and crowded(bad, environment),
+            crowded=self._share_cpus(base) and crowded(bad, trials, environment),
         )
         if short and who != "server":
             # It was out of CPU, and yet not what ended the rise.
@@ -358,11 +357,11 @@ class SearchRun:
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
 
     def _share_cpus(self, base: Point) -> bool:
-        """Whether the server and a generator may run on the same CPUs; the hosts of an emulated
+        """Whether the server and all generators may run on the same CPUs; the hosts of an emulated
         network are one machine.
         """
         place = base.place
-        together = self._plan.suite.network is not None or place.server in (place.load or (place.server,))
+        together = self._plan.suite.network is not None or set(place.load) <= {place.server}
         server, load = (set(place.cpus.get(part, ())) for part in (SERVER, LOAD))
         return together and not (server and load and server.isdisjoint(load))
 
