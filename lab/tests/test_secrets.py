@@ -112,6 +112,7 @@ def test_no_part_of_a_secret_is_left_however_it_is_quoted(command: list[str]) ->
     [
         ["env", "PWD=/srv/server", "server", "--bypass", "nobody", "--passes", "four", "--compass=north"],
         ["sh", "-c", "server --author somebody --keyword=something PASSIVE=true"],
+        ["server", "--max-tokens", "5", "--jwt-ttl", "60", "--by-pass", "on", "signature_algorithm=rsa", "PASS=1"],
     ],
 )
 def test_words_that_a_name_of_a_secret_is_a_part_of_name_none(command: list[str]) -> None:

@@ -23,8 +23,8 @@ LEAST_LENGTH = 4
 """A shorter secret would be found in the middle of ordinary words."""
 
 _NAMING = (
-    r"passw|passphrase|(?<![a-z])pass(?![a-z])|(?<=[_-])pwd(?![a-z])|secret|token|credential|basic[_-]auth|jwt"
-    r"|signature|(?:api|private|access|signing|encryption)[_-]?key"
+    r"passw|passphrase|(?<![a-z])(?<!by-)pass(?![a-z])|(?<=[_-])pwd(?![a-z])|secret|token|credential|basic[_-]auth"
+    r"|(?:jwt|signature)(?![\w.-])|(?:api|private|access|signing|encryption)[_-]?key"
 )
 """What a name of a secret has; `PWD` alone is the working directory (environ(7))."""
 _NAME = rf"[\w.-]*(?:{_NAMING})[\w.-]*"
@@ -59,6 +59,8 @@ def secrets_of(plan: Plan, *further: str | Sequence[str]) -> tuple[str, ...]:
 def secrets_in(values: Sequence[object], source: str) -> tuple[str, ...]:
     """Every secret of some settings, texts and commands, the longest first."""
     found = {secret for value in values for secret in _secrets(value) if secret}
+    # What such a name counts, as `--max-tokens 5`, is none.
+    found = {secret for secret in found if len(secret) >= LEAST_LENGTH or not secret.isdecimal()}
     short = sorted(secret for secret in found if len(secret) < LEAST_LENGTH)
     if short:
         raise SuiteError(
