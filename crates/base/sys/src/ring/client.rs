@@ -101,6 +101,31 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_unacknowledged_only_once_the_peer_has_the_end_too() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let mut ring = Ring::new(SIZES).expect("a ring");
+        for _ in 0..50 {
+            let (slot, outcome) = connect(&mut ring, 3, listener.local_addr().expect("it is bound"));
+            outcome.expect("somebody listens");
+            let (mut peer, _) = listener.accept().expect("a connection");
+            peer.set_nonblocking(true).expect("a mode can be set");
+            ring.end_writing(slot).expect("it is handed in");
+            loop {
+                ring.ask_unacknowledged(slot).expect("it is handed in");
+                match next(&mut ring) {
+                    Completion::Unacknowledged { outcome: Ok(0), .. } => break,
+                    // The end alone, which the peer acknowledges within a moment.
+                    Completion::Unacknowledged { outcome: Ok(1), .. } => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(peer.read(&mut [0]).expect("the end is there"), 0);
+            ring.close(slot).expect("it is handed in");
+            assert!(matches!(next(&mut ring), Completion::Closed(at) if at == slot));
+        }
+    }
+
+    #[test]
     fn what_the_kernel_took_of_a_send_that_waits_is_told_when_all_requests_end() {
         const LENGTH: usize = 64 << 20;
         for is_reset in [false, true] {

@@ -137,8 +137,8 @@ impl Ring {
             Kind::End => {
                 if let Entry::Occupied(mut place) = self.ending.entry(number) {
                     place.get_mut().left -= 1;
-                    if place.get().left == 0 && place.remove().close {
-                        self.pending_close.push(slot);
+                    if place.get().left == 0 {
+                        self.after_ends.extend(place.remove().then);
                     }
                 }
                 None

@@ -66,9 +66,6 @@ impl Slot {
 /// The one pool that every ring has.
 const GROUP: u16 = 0;
 
-/// SOCKET_URING_OP_SIOCOUTQ (the kernel's include/uapi/linux/io_uring.h).
-const SOCKET_SIOCOUTQ: u32 = 1;
-
 /// A pair of rings with their sockets, their buffers and the memory that the kernel uses. One
 /// thread makes and uses it.
 pub struct Ring {
@@ -88,12 +85,10 @@ pub struct Ring {
     polls_first: bool,
     /// Requests handed to the kernel whose last completion has not come.
     outstanding: usize,
-    /// By slot, halves that are being ended. A worker thread of the kernel does it (io_uring/net.c,
-    /// io_shutdown_prep) and looks up the slot only then, so a socket is closed after that:
-    /// else it would be the slot's next socket whose half is ended.
+    /// By slot, halves that are being ended.
     ending: HashMap<u32, Ending>,
-    /// Slots to close with the next wait.
-    pending_close: Vec<Slot>,
+    /// Requests that have waited for such ends: the next wait hands them in.
+    after_ends: Vec<squeue::Entry>,
 }
 
 impl Ring {
@@ -127,7 +122,7 @@ impl Ring {
             polls_first,
             outstanding: 0,
             ending: HashMap::new(),
-            pending_close: Vec::new(),
+            after_ends: Vec::new(),
         })
     }
 
@@ -149,13 +144,6 @@ impl Ring {
     pub fn install(&mut self, slot: Slot) -> io::Result<()> {
         let request = opcode::FixedFdInstall::new(Fixed(slot.0), 0).build();
         self.push(request.user_data(Kind::Install.tag(slot.0)))
-    }
-
-    /// Asks how many bytes the kernel holds that the peer has not acknowledged (SIOCOUTQ; for a
-    /// ring's sockets since Linux 6.7): see [`Completion::Unacknowledged`].
-    pub fn ask_unacknowledged(&mut self, slot: Slot) -> io::Result<()> {
-        let request = opcode::UringCmd16::new(Fixed(slot.0), SOCKET_SIOCOUTQ).build();
-        self.push(request.user_data(Kind::Unacknowledged.tag(slot.0)))
     }
 
     /// The bytes in a buffer.
@@ -190,8 +178,8 @@ impl Ring {
 
     /// Hands in all requests, and waits until something has happened or the time is over.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        while let Some(slot) = self.pending_close.pop() {
-            self.close(slot)?;
+        while let Some(request) = self.after_ends.pop() {
+            self.push(request)?;
         }
         let outcome = match timeout {
             None => self.uring.submit_and_wait(1),
