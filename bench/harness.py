@@ -10,12 +10,14 @@ machine makes of two equal things.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -212,7 +214,8 @@ def wait_for(port: int, contender: Contender, process: subprocess.Popen[bytes]) 
     deadline = time.monotonic() + READY_SECONDS
     while True:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+                refuse_itself(probe)
         except OSError as error:
             if process.poll() is not None:
                 raise BenchError(f"{contender.name} ended at its start with {process.returncode}") from error
@@ -221,6 +224,16 @@ def wait_for(port: int, contender: Contender, process: subprocess.Popen[bytes]) 
             time.sleep(0.02)
         else:
             return
+
+
+def refuse_itself(probe: socket.socket) -> None:
+    """Refuses a socket that is connected to itself: where nobody listens at a port, the kernel may
+    choose that very port as the source (simultaneous open, RFC 9293, section 3.5). Its close is a
+    reset: TIME_WAIT would keep the contender from its port.
+    """
+    if probe.getsockname() == probe.getpeername():
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
 
 def end(process: subprocess.Popen[bytes]) -> float:

@@ -189,6 +189,19 @@ def test_a_host_counts_the_connections_that_found_its_listen_queue_full(far: Far
             time.sleep(0.01)
 
 
+def test_a_connection_to_itself_is_no_server_that_accepts(monkeypatch: pytest.MonkeyPatch, far: FarAgent) -> None:
+    host = far_host(far)
+    with socket.socket() as probe:
+        # The kernel may choose the port that is asked for as the source of the connect.
+        probe.bind(("127.0.0.77", 0))
+        address, port = probe.getsockname()
+        monkeypatch.setattr(ServedHost, "socket", lambda *_: probe)
+        assert not host.accepts(f"{address}:{port}")
+    with socket.socket() as server:
+        # A connection in TIME_WAIT would keep the server from its port.
+        server.bind((address, port))
+
+
 def test_leaving_an_agent_ends_what_nobody_discarded() -> None:
     with Agent() as agent:
         host = far_host(FarAgent(agent))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -340,7 +341,7 @@ class Agent:
             with self._places[asked.place].socket(family, socket.SOCK_STREAM) as probe:
                 probe.settimeout(CONNECT_S)
                 probe.connect((name.strip("[]"), int(port)))
-                return True
+                return not _met_itself(probe)
         except OSError:
             return False
 
@@ -383,6 +384,20 @@ class Agent:
 def enter(pid: int, argv: Sequence[str]) -> list[str]:
     """A command that runs in the network namespace of a process, and keeps its own process id."""
     return ["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv]
+
+
+def _met_itself(probe: socket.socket) -> bool:
+    """Whether a socket is connected to itself, and nobody listens. For a connect to a port of this
+    machine the kernel may choose that very port as the source (simultaneous open, RFC 9293, section
+    3.5). The close of such a socket is then a reset: TIME_WAIT would keep the server from its port.
+    """
+    try:
+        if probe.getsockname() != probe.getpeername():
+            return False
+    except OSError:
+        return False  # the peer has reset it
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return True
 
 
 def _read_file(asked: ReadFile) -> bytes:

@@ -1,7 +1,7 @@
 //! TCP sockets (tcp(7), socket(7), ip(7)).
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -176,7 +176,7 @@ fn tcp_info<const WORDS: usize>(socket: impl AsFd) -> io::Result<[u64; WORDS]> {
 }
 
 /// A socket that has begun to connect. Its outcome is known when it becomes writable: see
-/// [`take_error`].
+/// [`take_connect_outcome`].
 ///
 /// With a `source` the port is chosen at connect and may be shared between destinations
 /// (IP_BIND_ADDRESS_NO_PORT, ip(7)): a plain bind would use each port once for the whole machine.
@@ -214,6 +214,36 @@ pub fn timed_out() -> io::Error {
 /// The error that ended a connection or an attempt at one, collected once (SO_ERROR).
 pub fn take_error(socket: impl AsFd) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
+}
+
+/// The outcome of an attempt to connect that has ended, collected once.
+pub fn take_connect_outcome(socket: impl AsFd) -> io::Result<()> {
+    take_error(&socket)?;
+    refuse_itself(socket)
+}
+
+/// A blocking connect that ends after `timeout`.
+pub fn connect_within(destination: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(destination, timeout)?;
+    refuse_itself(&stream)?;
+    Ok(stream)
+}
+
+/// Refuses a socket that is connected to itself (ECONNREFUSED), as the kernel does where nobody
+/// listens. For a connect to a port of this machine the kernel may choose that very port as the
+/// source. If nobody listens there, the socket receives its own SYN and accepts it (simultaneous
+/// open, RFC 9293, section 3.5).
+///
+/// The close of such a socket is a reset: TIME_WAIT would keep the server from its port.
+pub fn refuse_itself(socket: impl AsFd) -> io::Result<()> {
+    // A connection that has ended already has no peer address (ENOTCONN): there was a peer.
+    let (Ok(own), Ok(Some(peer))) = (net::getsockname(&socket), net::getpeername(&socket)) else { return Ok(()) };
+    // Both ends of a Unix connection may be without an address.
+    if own != peer || SocketAddr::try_from(peer).is_err() {
+        return Ok(());
+    }
+    reset_on_close(socket)?;
+    Err(io::Error::from_raw_os_error(libc::ECONNREFUSED))
 }
 
 /// Whether a connection has ended in both directions: nothing can be sent or will arrive any more
@@ -374,7 +404,7 @@ fn bind_address_no_port(socket: &OwnedFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener};
 
     #[test]
     fn a_listener_says_whether_its_queue_is_empty_or_it_has_ended() {
@@ -389,6 +419,37 @@ mod tests {
         assert_eq!(why(), io::ErrorKind::WouldBlock);
         stop_listening(&listener);
         assert_eq!(why(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_socket_that_is_connected_to_itself_was_refused() {
+        let bound = |address: SocketAddr| -> OwnedFd {
+            let socket = unconnected(address, None, Mode::Blocking).expect("a socket");
+            net::bind(&socket, &address).expect("the port is free");
+            socket
+        };
+        let socket = bound("127.0.0.77:0".parse().expect("an address"));
+        let own = local_address(&socket).expect("it is bound");
+        net::connect(&socket, &own).expect("the kernel connects it");
+        let error = take_connect_outcome(&socket).expect_err("nobody listens");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        drop(socket);
+        // A connection in TIME_WAIT would keep the port.
+        drop(bound(own));
+    }
+
+    #[test]
+    fn a_connection_to_a_listener_is_not_refused_even_where_it_has_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = connect_within(&address, Duration::from_secs(60)).expect("it listens");
+        take_connect_outcome(&stream).expect("it is connected");
+        reset_on_close(&stream).expect("it is open");
+        drop(stream);
+        let (accepted, _) = listener.accept().expect("a connection");
+        let mut places = [PollFd::new(&accepted, PollFlags::IN)];
+        poll(&mut places, None).expect("the reset arrives");
+        refuse_itself(&accepted).expect("it was another socket's");
     }
 
     #[test]

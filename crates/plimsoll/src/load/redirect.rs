@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use plimsoll_sys::net;
 use plimsoll_wire::http::head::{HeadError, ResponseHead};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -71,7 +72,7 @@ fn ask(url: &Url, given: &Url, route: &Route<'_>, template: &Template<'_>) -> an
 fn connect(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
     let mut outcome = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in addresses {
-        outcome = TcpStream::connect_timeout(address, timeout);
+        outcome = net::connect_within(address, timeout);
         if outcome.is_ok() {
             break;
         }

@@ -1,9 +1,10 @@
 //! From names to addresses: which servers connections go to.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use plimsoll_sys::net;
 
 use crate::address;
 use crate::outcome::usage;
@@ -70,7 +71,7 @@ pub(super) fn resolve(text: &str, family: Family) -> anyhow::Result<Server> {
     if found.iter().any(|address| address.port() == 0) {
         return usage(format!("cannot load `{text}`: nothing listens on port 0; name the server's port"));
     }
-    let accepts = |address: &SocketAddr| TcpStream::connect_timeout(address, TRY).is_ok();
+    let accepts = |address: &SocketAddr| net::connect_within(address, TRY).is_ok();
     match choose(found, family, accepts) {
         Some(server) => Ok(server),
         None => usage(format!("cannot load `{text}`: it has no address of that IP version; leave -4 or -6 out")),

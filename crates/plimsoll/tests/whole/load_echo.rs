@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::support::peer::{answer, command, echo, load, outcome, refusing, serve};
+use crate::skip_without_namespaces;
+use crate::support::forwarder::{Folder, Forwarder};
+use crate::support::network::{Namespace, PLIMSOLL};
+use crate::support::peer::{Run, answer, command, echo, load, outcome, refusing, serve};
 use plimsoll_sys::net::reset_on_close;
 
 #[test]
@@ -162,6 +165,72 @@ fn nobody_listening_is_said_with_its_name_and_remedy() {
             _ => 10,
         };
         assert_eq!(run.count("requests.unsent"), due, "{arguments}");
+    }
+}
+
+/// The port that the kernel gives every connect of [`only_one_source_port`].
+const ONLY_PORT: u16 = 40_000;
+
+/// A namespace in which a connect to [`ONLY_PORT`] has that port as its source too. Where nobody
+/// listens there, the socket connects to itself (RFC 9293, section 3.5: simultaneous open).
+fn only_one_source_port() -> Namespace {
+    let host = Namespace::new();
+    let set = format!("echo {ONLY_PORT} {ONLY_PORT} > /proc/sys/net/ipv4/ip_local_port_range");
+    host.output("sh", &["-c", &set]);
+    host
+}
+
+/// Runs `plimsoll load` in a namespace.
+fn load_in(host: &Namespace, protocol: &str, target: &str, arguments: &str) -> Run {
+    let mut load = host.command(PLIMSOLL);
+    load.args(["load", protocol, target, "--json", "--quiet"]).args(arguments.split_whitespace());
+    outcome(&load.output().expect("nsenter runs"))
+}
+
+#[test]
+fn a_connection_to_itself_is_no_server() {
+    skip_without_namespaces!();
+    let host = only_one_source_port();
+    let refusal = |port: u16, arguments: &str| {
+        let target = format!("127.0.0.1:{port}");
+        let run = load_in(&host, "echo", &target, arguments);
+        let counts =
+            ["connections.failed", "connections.established", "requests.completed"].map(|path| run.count(path));
+        assert_eq!((run.code, counts), (Some(1), [1, 0, 0]), "{arguments} at {port}: {:?}", run.warnings());
+        let warnings = run.summary()["warnings"].as_array().expect("a list of warnings").iter();
+        let refused: Vec<_> = warnings.filter(|warning| warning["code"] == "connections_missing").collect();
+        refused[0]["message"].to_string().replace(&target, "the target")
+    };
+    for engine in ["epoll", "uring", "threads", "fork"] {
+        for how in ["-d 1s", "--each 5", "-n 10"] {
+            let arguments = format!("-c 1 {how} --engine {engine}");
+            assert_eq!(refusal(ONLY_PORT, &arguments), refusal(ONLY_PORT + 1, &arguments), "{arguments}");
+        }
+    }
+    let followed = load_in(&host, "http", &format!("http://127.0.0.1:{ONLY_PORT}/"), "--follow -n 1 -c 1");
+    assert!(followed.stderr.contains("Connection refused"), "{}", followed.stderr);
+}
+
+#[test]
+fn a_forwarder_that_is_connected_to_itself_has_no_server() {
+    skip_without_namespaces!();
+    let (host, folder) = (only_one_source_port(), Folder::new());
+    let server = format!("127.0.0.1:{ONLY_PORT}");
+    // Each rule has a port that no connect can have as its source.
+    let check = "check = { every = \"1h\", fall = 1 }";
+    for (rule, says) in [(check, "is down: 1 checks failed: Connection refused"), ("", "Connection refused")] {
+        let table = format!("[forward.\"127.0.0.1:7000\"]\nto = \"{server}\"\n{rule}\n");
+        // It ends by itself where it has nothing to say.
+        let mut command = host.command("timeout");
+        command.args(["60", PLIMSOLL, "forward", "--json", "--config", &folder.write("forward.toml", &table)]);
+        let mut forwarder = Forwarder::spawn(command);
+        if rule.is_empty() {
+            let run = load_in(&host, "echo", "127.0.0.1:7000", "-c 1 --each 1");
+            assert_eq!(run.count("requests.completed"), 0, "{:?}", run.warnings());
+        }
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains(&server) && sentence.contains(says), "{sentence}");
+        forwarder.stop();
     }
 }
 

@@ -186,7 +186,7 @@ fn outcome(socket: &OwnedFd, until: Instant, now: Instant) -> Option<io::Result<
     match poll::is_ready(socket, Interest::WRITE) {
         Ok(false) if now >= until => Some(Err(net::timed_out())),
         Ok(false) => None,
-        Ok(true) => Some(net::take_error(socket)),
+        Ok(true) => Some(net::take_connect_outcome(socket)),
         Err(error) => Some(Err(error)),
     }
 }

@@ -2,37 +2,56 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use io_uring::opcode;
 use io_uring::types::Fixed;
 use rustix::net::SocketAddrAny;
 
 use super::{Kind, Ring, Slot};
+use crate::net;
+
+/// A connect that is under way.
+pub(super) struct Connecting {
+    /// Boxed, so that it stays at the address that the kernel reads.
+    destination: Box<SocketAddrAny>,
+    /// The socket under a number of the thread's table: the ring cannot ask for its addresses.
+    /// `None` once nobody asks for the outcome.
+    socket: Option<OwnedFd>,
+}
+
+impl Connecting {
+    /// The outcome of a connect which the kernel has reported as successful.
+    pub(super) fn outcome(self) -> io::Result<()> {
+        self.socket.map_or(Ok(()), net::refuse_itself)
+    }
+}
 
 impl Ring {
-    /// Moves a socket into the ring's table at once, to a place below [`super::Sizes::slots`] where
-    /// none is; the descriptor is closed. Such places must not be mixed with those that the
-    /// kernel chooses.
-    pub fn adopt_at(&mut self, place: u32, socket: OwnedFd) -> io::Result<Slot> {
-        let installed = self.uring.submitter().register_files_update(place, &[socket.as_raw_fd()])?;
+    /// Puts a socket into the ring's table at once, to a place below [`super::Sizes::slots`] where
+    /// none is. Such places must not be mixed with those that the kernel chooses.
+    pub fn adopt_at(&mut self, place: u32, socket: impl AsFd) -> io::Result<Slot> {
+        let installed = self.uring.submitter().register_files_update(place, &[socket.as_fd().as_raw_fd()])?;
         if installed == 1 { Ok(Slot(place)) } else { Err(io::ErrorKind::QuotaExceeded.into()) }
     }
 
     /// Connects an adopted socket, one made to block: the kernel would not wait for the outcome on
-    /// another.
-    pub fn connect(&mut self, slot: Slot, address: SocketAddr) -> io::Result<()> {
-        if self.destinations.len() <= slot.index() {
-            self.destinations.resize_with(slot.index() + 1, || None);
+    /// another. Its descriptor is closed when the connect ends or is cancelled.
+    pub fn connect(&mut self, slot: Slot, socket: OwnedFd, address: SocketAddr) -> io::Result<()> {
+        if self.connecting.len() <= slot.index() {
+            self.connecting.resize_with(slot.index() + 1, || None);
         }
-        // Boxed, so that it stays at the address that the kernel reads.
-        let address = &**self.destinations[slot.index()].insert(Box::new(SocketAddrAny::from(address)));
+        let connecting = Connecting { destination: Box::new(SocketAddrAny::from(address)), socket: Some(socket) };
+        let address = &*self.connecting[slot.index()].insert(connecting).destination;
         let request = opcode::Connect::new(Fixed(slot.0), address.as_ptr().cast(), address.addr_len()).build();
         self.push(request.user_data(Kind::Connect.tag(slot.0)))
     }
 
     /// Ends a connect that is under way.
     pub fn cancel_connect(&mut self, slot: Slot) -> io::Result<()> {
+        if let Some(Some(connecting)) = self.connecting.get_mut(slot.index()) {
+            connecting.socket = None;
+        }
         self.cancel(Kind::Connect.tag(slot.0))
     }
 }
@@ -45,15 +64,18 @@ mod tests {
     use super::super::tests::next;
     use super::super::{Completion, Payload, SendMode, Sizes};
     use super::*;
-    use crate::net;
 
     const SIZES: Sizes =
         Sizes { submissions: 8, completions: 64, slots: 8, buffers: 8, buffer_bytes: 1024, accepts: 0 };
 
     fn connect(ring: &mut Ring, place: u32, address: SocketAddr) -> (Slot, io::Result<()>) {
         let socket = net::unconnected(address, None, net::Mode::Blocking).expect("a socket");
-        let slot = ring.adopt_at(place, socket).expect("a place");
-        ring.connect(slot, address).expect("it is handed in");
+        connect_socket(ring, place, socket, address)
+    }
+
+    fn connect_socket(ring: &mut Ring, place: u32, socket: OwnedFd, address: SocketAddr) -> (Slot, io::Result<()>) {
+        let slot = ring.adopt_at(place, &socket).expect("a place");
+        ring.connect(slot, socket, address).expect("it is handed in");
         match next(ring) {
             Completion::Connected { slot: at, outcome } if at == slot => (slot, outcome),
             other => panic!("{other:?}"),
@@ -161,5 +183,18 @@ mod tests {
         let mut ring = Ring::new(SIZES).expect("a ring");
         let (_, outcome) = connect(&mut ring, 0, address.expect("a port"));
         assert_eq!(outcome.expect_err("nobody listens").kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_connect_of_a_socket_to_itself_is_refused() {
+        let own = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 77), 0));
+        let socket = net::unconnected(own, None, net::Mode::Blocking).expect("a socket");
+        rustix::net::bind(&socket, &own).expect("a free port");
+        let own = net::local_address(&socket).expect("it is bound");
+        let mut ring = Ring::new(SIZES).expect("a ring");
+        let (slot, outcome) = connect_socket(&mut ring, 0, socket, own);
+        assert_eq!(outcome.expect_err("nobody listens").kind(), io::ErrorKind::ConnectionRefused);
+        ring.close(slot).expect("it is handed in");
+        assert!(matches!(next(&mut ring), Completion::Closed(at) if at == slot));
     }
 }

@@ -131,8 +131,8 @@ impl Ring {
             Kind::Install => Some(Completion::Installed { slot, outcome: outcome.map(installed) }),
             Kind::Room => Some(Completion::Room(slot)),
             Kind::Connect => {
-                self.destinations[slot.index()] = None;
-                Some(Completion::Connected { slot, outcome: outcome.map(drop) })
+                let connecting = self.connecting[slot.index()].take().expect("a connect completes once");
+                Some(Completion::Connected { slot, outcome: outcome.and_then(|_| connecting.outcome()) })
             }
             Kind::End => {
                 if let Entry::Occupied(mut place) = self.ending.entry(number) {

@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use rustix::net::SocketAddrAny;
 
 use arrival::{AcceptPlace, Adoption};
+use client::Connecting;
 use closing::Ending;
 pub use completion::{Completion, is_cancelled, is_out_of_buffers};
 use kind::Kind;
@@ -73,8 +73,8 @@ pub struct Ring {
     pool: Pool,
     accepts: Vec<AcceptPlace>,
     adoptions: Vec<Option<Adoption>>,
-    /// Where sockets are being connected to, by slot.
-    destinations: Vec<Option<Box<SocketAddrAny>>>,
+    /// Connects under way, by slot.
+    connecting: Vec<Option<Connecting>>,
     /// What is being sent, and where; a send's number is its place here.
     in_flight: Vec<Option<(Slot, Payload)>>,
     /// The empty places.
@@ -114,7 +114,7 @@ impl Ring {
             pool,
             accepts: accepts.collect(),
             adoptions: Vec::new(),
-            destinations: Vec::new(),
+            connecting: Vec::new(),
             in_flight: Vec::new(),
             free_ids: Vec::new(),
             arrived: VecDeque::new(),
@@ -246,7 +246,7 @@ impl Drop for Ring {
             std::mem::forget(std::mem::take(&mut self.in_flight));
             std::mem::forget(std::mem::take(&mut self.accepts));
             std::mem::forget(std::mem::take(&mut self.adoptions));
-            std::mem::forget(std::mem::take(&mut self.destinations));
+            std::mem::forget(std::mem::take(&mut self.connecting));
         }
     }
 }

@@ -73,7 +73,7 @@ impl Sockets for Epoll {
     }
 
     fn connected(&mut self, socket: &OwnedFd) -> io::Result<()> {
-        net::take_error(socket)
+        net::take_connect_outcome(socket)
     }
 
     fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {

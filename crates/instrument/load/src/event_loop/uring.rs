@@ -184,10 +184,10 @@ impl Sockets for Uring {
             None if self.slots.len() < self.room => self.slots.len() as u32,
             None => return Err(io::Error::from_raw_os_error(ENFILE)),
         };
-        let slot =
-            net::unconnected(target, source, Mode::Blocking).and_then(|socket| self.ring.adopt_at(index, socket));
+        let adopted = net::unconnected(target, source, Mode::Blocking)
+            .and_then(|socket| Ok((self.ring.adopt_at(index, &socket)?, socket)));
         let new = index as usize == self.slots.len();
-        let slot = slot.inspect_err(|_| {
+        let (slot, socket) = adopted.inspect_err(|_| {
             if !new {
                 self.free_slots.push(index)
             }
@@ -197,7 +197,7 @@ impl Sockets for Uring {
         } else {
             self.slots[index as usize] = SlotState::new(key.to_raw());
         }
-        let outcome = self.ring.connect(slot, target);
+        let outcome = self.ring.connect(slot, socket, target);
         self.note(outcome);
         Ok(slot)
     }

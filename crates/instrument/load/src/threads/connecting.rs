@@ -77,7 +77,7 @@ impl<P: Protocol> Client<'_, P> {
             let left = Duration::from_nanos(deadline.saturating_sub(entered));
             let mut places = [Place::new(socket.as_raw_fd(), Interest::WRITE)];
             if poll::wait(&mut places, Some(left.min(STOP_POLL_INTERVAL)))? > 0 {
-                net::take_error(&socket)?;
+                net::take_connect_outcome(&socket)?;
                 return Ok(socket);
             }
             let now = self.now();

@@ -237,7 +237,8 @@ impl EventLoop<'_> {
     pub(super) fn answered(&mut self, key: Key, ended: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(server) = &connection.server else { return };
-        let outcome = if ended { net::take_error(&server.socket) } else { Ok(()) };
+        let outcome =
+            if ended { net::take_connect_outcome(&server.socket) } else { net::refuse_itself(&server.socket) };
         match outcome {
             Err(error) if !connection::was_connected(&error) => {
                 self.note_failure(key, &error);
