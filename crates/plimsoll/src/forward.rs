@@ -148,9 +148,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         })?;
     }
     let addresses: Vec<String> = forwarder.addresses().iter().map(ToString::to_string).collect();
-    let (admin, pid) = (forwarder.admin_address(), std::process::id());
-    let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, admin, pid };
-    arguments.output.print(&ready, || ready.sentence());
+    let (admin, takes_over, pid) = (forwarder.admin_address(), forwarder.takes_over(), std::process::id());
     let has_own_log = arguments.log.is_some();
     let read_again = move |path: &Path| {
         let table = read_file(path, toml)?;
@@ -158,9 +156,13 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Ok(table)
     };
     let source = file.map(|path| Source { watch, read: Box::new(move || read_again(&path)) });
+    let started = forwarder.start(source)?;
+    // Only now: a forwarder whose event loops cannot be started is not ready.
+    let ready = Ready { event: "ready", addresses, accept: accept.name(), workers, admin, pid };
+    arguments.output.print(&ready, || ready.sentence());
     // The service manager has started the former process.
-    notify(&if forwarder.takes_over() { format!("READY=1\nMAINPID={pid}") } else { "READY=1".to_owned() });
-    let totals = forwarder.run(&signals, source, &|| notify("STOPPING=1"))?;
+    notify(&if takes_over { format!("READY=1\nMAINPID={pid}") } else { "READY=1".to_owned() });
+    let totals = started.run(&signals, &|| notify("STOPPING=1"))?;
     arguments.output.print_summary(&Event::summary(&totals), || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }

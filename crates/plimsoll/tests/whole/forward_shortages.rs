@@ -4,11 +4,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::support::forwarder::{
-    Folder, Forwarder, Noise, accept, command, connect, echo, exchange, injected, listener, until,
+    Folder, Forwarder, Noise, accept, command, connect, echo, exchange, injected, listener, traced, until,
 };
+use crate::support::running::queued_at;
 use crate::support::server::may_trace;
 
 #[test]
@@ -208,16 +210,23 @@ fn where_a_ring_cannot_be_had_or_fails_each_message_is_sent_by_a_call_of_its_own
 }
 
 #[test]
-fn where_no_table_can_be_had_a_forwarder_says_so_and_ends() {
+fn where_no_table_can_be_had_a_forwarder_says_so_and_ends_and_never_that_it_is_ready() {
     if !may_trace() {
         return;
     }
-    let mapping = format!("127.0.0.1:0={}", echo());
+    let folder = Folder::new();
+    let (mapping, path) = (format!("127.0.0.1:0={}", echo()), folder.path("notify"));
+    let manager = UnixDatagram::bind(&path).expect("the folder can be written to");
+    manager.set_nonblocking(true).expect("a socket takes it");
     for accept in ["single", "handoff"] {
-        let forwarder = injected("unshare", "ENOMEM", 1, &[&mapping, "--accept", accept, "--workers", "1"]);
-        let (status, said) = forwarder.wait_failed();
-        assert_eq!(status.code(), Some(1), "{said}");
+        let mut command = traced("unshare", "ENOMEM", 1, &[&mapping, "--accept", accept, "--workers", "1"]);
+        let output = command.env("NOTIFY_SOCKET", &path).output().expect("strace is here");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("the forwarder stopped") && said.contains("memory"), "{accept}: {said}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{accept}");
+        let told = manager.recv(&mut [0; 64]).map_err(|error| error.kind());
+        assert_eq!(told, Err(ErrorKind::WouldBlock), "{accept}");
     }
 }
 
@@ -280,6 +289,9 @@ fn clients_that_wait_for_a_full_table_are_served_when_a_reload_takes_their_liste
         let mut waiting: Vec<TcpStream> = (0..2).map(|_| forwarder.connect()).collect();
         let sentence = forwarder.sentence();
         assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        if accept == "single" {
+            until("both are queued", || queued_at(forwarder.address()) == 2);
+        }
         until("it is full", || forwarder.is_quiet());
         folder.replace("forward.toml", &table("127.0.0.3:0"));
         forwarder.signal("HUP");

@@ -1,17 +1,21 @@
 //! Listeners that outlive a process: a service manager's, and those that one forwarder takes over
 //! from another.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use plimsoll_sys::{passing, unix};
 
-use crate::support::forwarder::{Folder, Forwarder, command, connect, echo, exchange, get, listener, text_of, until};
+use crate::support::forwarder::{
+    Folder, Forwarder, command, connect, echo, exchange, get, listener, text_of, traced, until,
+};
 use crate::support::running::{Running, limited};
+use crate::support::server::may_trace;
 
 /// A command that is given its standard input as the one socket of a service manager.
 fn activated(inner: &Command) -> Command {
@@ -372,6 +376,30 @@ fn what_cannot_take_over_changes_nothing_and_what_is_not_taken_over_is_closed() 
     exchange(&mut connect(first));
     assert!(TcpStream::connect(second).is_err(), "nobody listens there any more");
     new.stop();
+}
+
+#[test]
+fn a_process_whose_event_loops_cannot_be_started_takes_nothing_over() {
+    if !may_trace() {
+        return;
+    }
+    let folder = Folder::new();
+    let (upgrade, path) = (upgrade_at(&folder), folder.path("notify"));
+    let mapping = format!("{}={}", free_address(), echo());
+    let arguments = [mapping.as_str(), &upgrade, "--workers", "1"];
+    let mut old = Forwarder::start(&arguments);
+    let manager = UnixDatagram::bind(&path).expect("the folder can be written to");
+    manager.set_nonblocking(true).expect("a socket takes it");
+    let output = traced("unshare", "ENOMEM", 1, &arguments).env("NOTIFY_SOCKET", &path).output();
+    let output = output.expect("strace is here");
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    // With its `MAINPID=` a service manager would take the service for ended.
+    let told = manager.recv(&mut [0; 64]).map_err(|error| error.kind());
+    assert_eq!(told, Err(ErrorKind::WouldBlock));
+    let sentence = old.sentence();
+    assert!(sentence.contains("asked to take over, and this one goes on"), "{sentence}");
+    exchange(&mut old.connect());
+    old.stop();
 }
 
 #[test]

@@ -102,12 +102,17 @@ impl Coordinator {
         })
     }
 
-    /// Starts the event loops, each with its listeners, and what reads the table anew.
+    /// Starts the event loops, which have no listeners yet, and what reads the table anew.
     pub(crate) fn start(&mut self, source: Option<Source>) -> io::Result<()> {
         self.reloader = source.map(|source| Reloader::start(source, Arc::clone(&self.shared.names))).transpose()?;
         for worker in 0..self.workers {
             self.group.add_table(worker)?;
         }
+        Ok(())
+    }
+
+    /// Sends the event loops their listeners: from now on they accept.
+    pub(crate) fn listen(&self) -> io::Result<()> {
         self.introduce(0)
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use plimsoll_reactor::accept::Strategy;
@@ -67,6 +68,21 @@ pub struct Forwarder {
     descriptors: usize,
 }
 
+/// A forwarder whose event loops run, and have no listeners yet.
+pub struct Started {
+    coordinator: Coordinator,
+    /// Dropping it ends the thread that resolves names again.
+    names: SyncSender<()>,
+    /// Dropping it ends the thread that checks servers.
+    checks: SyncSender<()>,
+    shared: Arc<Shared>,
+    upgrade: Option<Upgrade>,
+    drain: Duration,
+    /// Descriptors of this table that are not the forwarder's.
+    others: usize,
+    speaker: Speaker,
+}
+
 /// The process that this one takes over from, or where another one may ask, as there is none.
 enum Upgrade {
     From(Predecessor, PathBuf),
@@ -74,8 +90,8 @@ enum Upgrade {
 }
 
 impl Forwarder {
-    /// Resolves names, opens the listeners and the logs. From now on connections are taken, and
-    /// queue until [`Forwarder::run`].
+    /// Resolves names, opens the listeners and the logs. From now on connections queue until
+    /// [`Started::run`].
     pub fn bind(config: Config, say: Say) -> Result<Forwarder, Error> {
         let Config { table, workers, accept, drain, connection_log, transfer_log, mut inherited, upgrade: by } = config;
         let (speaker, say) = Speaker::start(say)?;
@@ -146,12 +162,11 @@ impl Forwarder {
         self.admin.as_ref().map(Admin::address)
     }
 
-    /// Relays until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once.
-    /// SIGHUP reads the table anew from `source`. `signals` must have been taken before any
-    /// thread was started. `on_drain` is called when the draining begins.
-    pub fn run(self, signals: &Signals, source: Option<Source>, on_drain: &dyn Fn()) -> Result<Totals, Error> {
+    /// Starts the event loops and all other threads. Connections still queue until
+    /// [`Started::run`]. SIGHUP reads the table anew from `source`.
+    pub fn start(self, source: Option<Source>) -> Result<Started, Error> {
         let Forwarder { listeners, sets, max_connections, workers, accept, drain, .. } = self;
-        let Forwarder { writer, log, names, admin, upgrade, say, speaker: _speaker, descriptors, .. } = self;
+        let Forwarder { writer, log, names, admin, upgrade, say, speaker, descriptors, .. } = self;
         let others = descriptor::count_open().saturating_sub(descriptors);
         let most = max_connections.unwrap_or(u64::MAX);
         let exclusive = accept == Strategy::Exclusive && workers > 1;
@@ -163,6 +178,17 @@ impl Forwarder {
         coordinator.start(source)?;
         let (names, checks) = (reload::resolve_again(&shared)?, checks::start(&shared)?);
         coordinator.admin = admin.map(|admin| admin.start(&shared)).transpose()?;
+        Ok(Started { coordinator, names, checks, shared, upgrade, drain, others, speaker })
+    }
+}
+
+impl Started {
+    /// Accepts, has the process that this one takes over from stop, and relays until a signal says
+    /// to stop: SIGTERM or SIGINT drains, a second one ends it at once. `signals` must have been
+    /// taken before any thread was started. `on_drain` is called when the draining begins.
+    pub fn run(self, signals: &Signals, on_drain: &dyn Fn()) -> Result<Totals, Error> {
+        let Started { mut coordinator, names, checks, shared, upgrade, drain, others, speaker: _speaker } = self;
+        coordinator.listen()?;
         coordinator.entrance = upgrade.and_then(|upgrade| upgrade.complete(&shared.say));
         let outcome = coordinator.coordinate(signals, drain, on_drain);
         drop((names, checks, shared));

@@ -1,8 +1,9 @@
 //! The port forwarder: relays TCP connections by a table.
 //!
-//! [`Forwarder::bind`] opens the listeners, so that the caller can print their addresses;
-//! [`Forwarder::run`] relays until a signal stops it, and returns the counts. The rules of relaying
-//! are in `relay`, the table's in [`table`], both pure; all else works on descriptors.
+//! [`Forwarder::bind`] opens the listeners, and [`Forwarder::start`] starts the event loops: then
+//! the caller can say that it is ready. [`Started::run`] relays until a signal stops it, and
+//! returns the counts. The rules of relaying are in `relay`, the table's in [`table`], both pure;
+//! all else works on descriptors.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -42,7 +43,7 @@ mod upgrade;
 pub use ending::Ending;
 pub use error::Error;
 pub use file_watch::FileWatch;
-pub use forwarder::{Config, Forwarder};
+pub use forwarder::{Config, Forwarder, Started};
 pub use inherited::Inherited;
 pub use plimsoll_reactor::accept::{Strategy, UnknownStrategy};
 pub use plimsoll_reactor::leaked::Leaked;
