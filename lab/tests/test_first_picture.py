@@ -103,3 +103,17 @@ def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:
     page = page_of(folder)
     assert answer_of(page)[0].startswith("At 20 connections")
     assert "completed rate, 20 connections:" in page[page.index('data-chart="headline"') :].lower()
+
+
+def test_the_first_picture_says_of_a_bound_that_it_is_one(tmp_path: Path) -> None:
+    """A late generator only lengthens a response time: the scores and the answer said "at most"."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
+    run, summary = folder.read_run(), summarise_run(folder)
+    scores = [replace(each, at_most=each.contender == "epoll") for each in summary.scores]
+    found = headline(summary.model_copy(update={"scores": scores}), run, layout_of(run))
+    assert found is not None
+    texts = {row[0].text: row[1].text for row in found.data.rows}
+    assert texts["epoll"].startswith("at most ")
+    assert not texts["poll"].startswith("at most ")
+    assert f"epoll has {texts['epoll']}" in found.caption or f"median, {texts['epoll']}" in found.caption
+    assert f'"text": "{texts["epoll"]}"' in json.dumps(found.spec)

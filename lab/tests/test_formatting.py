@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from made_records import point_summary
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import verdict_record
@@ -292,3 +293,12 @@ def test_lists_and_times() -> None:
         "0 s", "59 s", "1 min 0 s", "1 min 0 s", "2 min 5 s", "62 min 5 s",
     ]  # fmt: skip
     assert formatting.duration(125) == "about 2 min 5 s"
+
+
+def test_a_median_says_how_many_trials_it_is_of_where_some_have_no_such_figure() -> None:
+    point = point_summary({}, response_time_us__p99=54_700.0).model_copy(update={"n": 9, "valid_n": 8})
+    assert formatting.median(point, "response_time_us.p99", "us") == "54.7 ms (of 1)"
+    assert formatting.median(point, "response_time_us.p50", "us") == "-"
+    assert formatting.median(point.model_copy(update={"valid_n": 1}), "response_time_us.p99", "us") == "54.7 ms"
+    doubtful = point.model_copy(update={"valid_n": 0, "doubtful": True})
+    assert formatting.median(doubtful, "response_time_us.p99", "us") == "54.7 ms?"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.stats import reasons
 from plimsoll_lab.store.run_record import NOT_TOLD
-from plimsoll_lab.store.summary_record import StopRecord, VerdictRecord
+from plimsoll_lab.store.summary_record import PointSummary, StopRecord, VerdictRecord
 
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
@@ -33,6 +33,17 @@ def number(value: float | None, unit: str) -> str:
     if unit == "count" and value % 0.5 == 0:  # the median of two counts may be a half
         return f"{value:,.{0 if value % 1 == 0 else 1}f}"
     return significant(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
+
+
+def median(point: PointSummary, figure: str, unit: str) -> str:
+    """The median of a figure at a point; with how many trials it is of where these are fewer than
+    the valid ones, and `?` where it is doubtful.
+    """
+    found = point.figures.get(figure)
+    if found is None:
+        return number(None, unit)
+    fewer = f" (of {found.n})" if found.n < point.valid_n else ""
+    return f"{number(found.median, unit)}{'?' if point.doubtful else ''}{fewer}"
 
 
 def significant(value: float) -> str:

@@ -71,12 +71,8 @@ def markdown(run: RunRecord, summary: RunSummary) -> str:
     lines += [f"| point | {' | '.join(heading for _, heading in columns)} | valid trials |"]
     lines += [f"|---|{'---:|' * (len(columns) + 1)}"]
     for point in summary.points:
-        found = point.figures if point.outcome == "ok" or point.doubtful else {}
-        mark = "?" if point.doubtful else ""
-        cells = [
-            formatting.number(found[name].median, figures[name].unit) + mark if name in found else "-"
-            for name, _ in columns
-        ]
+        told = point.outcome == "ok" or point.doubtful
+        cells = [formatting.median(point, name, figures[name].unit) if told else "-" for name, _ in columns]
         valid = f"{point.valid_n}/{point.n}" if point.outcome == "ok" else formatting.outcome(point.outcome)
         lines.append(f"| {markdown_text(formatting.setting(point.point))} | {' | '.join(cells)} | {valid} |")
     warnings = [f"- {WORDS[each.severity]}, `{each.code}`: {markdown_text(each.message)}" for each in summary.warnings]

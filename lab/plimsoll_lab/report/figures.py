@@ -113,8 +113,7 @@ def _median(point: PointSummary, figure: Figure) -> str:
     """Why a point has no result, or its figure; `-` of a figure that its results do not have."""
     if point.outcome != "ok":
         return formatting.outcome(point.outcome)
-    found = point.figures.get(figure.name)
-    return formatting.number(None if found is None else found.median, figure.unit)
+    return formatting.median(point, figure.name, figure.unit)
 
 
 def _curves(every: AllCharts, stills: Mapping[str, Markup]) -> list[Part]:

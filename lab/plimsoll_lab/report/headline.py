@@ -46,6 +46,12 @@ class _Row:
     median: float
     interval: tuple[float, float] | tuple[None, None]
     doubtful: bool
+    at_most: bool
+    """Whether the median is a bound, as of a figure that a late generator can only raise."""
+
+    def told(self, unit: str) -> str:
+        """The median in words."""
+        return f"{'at most ' if self.at_most else ''}{formatting.number(self.median, unit)}"
 
 
 def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
@@ -85,7 +91,7 @@ def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headl
     ranked = [row for row in rows if row.contender not in apart]
     told_of = ranked if len(ranked) > 1 else rows
     ends = (told_of[0], told_of[-1])
-    best, worst = (formatting.number(row.median, figure.unit) for row in ends)
+    best, worst = (row.told(figure.unit) for row in ends)
     sentence = f"{ends[0].contender} has the best median, {best}; {ends[1].contender} has {worst}"
     if best == worst:
         sentence = f"the medians of all are {best}"
@@ -101,7 +107,7 @@ def _table(rows: Sequence[_Row], stopped: Sequence[Json], figure: Figure, title:
     lines = [
         (
             Cell(text=row.contender, heading=True),
-            Cell(text=formatting.number(row.median, figure.unit)),
+            Cell(text=row.told(figure.unit)),
             Cell(
                 text=" to ".join(formatting.number(each, figure.unit) for each in row.interval if each is not None)
                 or "-"
@@ -142,12 +148,13 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
         median=found.median if median is None else median,
         interval=interval or (None, None),
         doubtful=point.doubtful,
+        at_most=score is not None and score.at_most,
     )
 
 
 def _scaled(row: _Row, factor: float, unit: str, *, compared: bool) -> Json:
     low, high = (None if each is None else _rounded(each * factor) for each in row.interval)
-    text = formatting.number(row.median, unit) + ("?" if row.doubtful else "") + ("" if compared else ", not compared")
+    text = row.told(unit) + ("?" if row.doubtful else "") + ("" if compared else ", not compared")
     return {"contender": row.contender, "text": text, "median": _rounded(row.median * factor), "low": low, "high": high}
 
 

@@ -107,13 +107,7 @@ def _tables(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
         name = formatting.contender(point.point, compare) if compare else formatting.setting(setting)
         group = formatting.setting(setting) if compare else "median of the trials"
         if point.outcome == "ok" or point.doubtful:
-            cells = [
-                formatting.number(
-                    point.figures[figure].median if figure in point.figures else None, run.figure(figure).unit
-                )
-                + ("?" if point.doubtful else "")
-                for figure in SHOWN
-            ]
+            cells = [formatting.median(point, figure, run.figure(figure).unit) for figure in SHOWN]
         else:
             cells = [formatting.outcome(point.outcome)] + [""] * (len(SHOWN) - 1)
         row = [name, *cells, f"{point.valid_n}/{point.n}"]

@@ -12,7 +12,7 @@ from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Row, Table, Text
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
-from plimsoll_lab.store.summary_record import FigureSummary, LeftOutRecord, PointSummary, RunSummary
+from plimsoll_lab.store.summary_record import LeftOutRecord, PointSummary, RunSummary
 from plimsoll_lab.suite.figures import Figure
 
 COLUMNS = (
@@ -80,12 +80,7 @@ def _values(point: PointSummary, columns: Sequence[tuple[Figure, str]]) -> Row:
     if point.outcome != "ok" and not point.doubtful:
         badge, tone = formatting.outcome(point.outcome), point.outcome or ""
         return (Cell(text="", badge=badge, tone=tone, detail=str(point.reason), span=len(columns)),)
-    mark = "?" if point.doubtful else ""
-    return tuple(_value(point.figures.get(figure.name), figure.unit, mark) for figure, _ in columns)
-
-
-def _value(found: FigureSummary | None, unit: str, mark: str) -> Cell:
-    return Cell(text="-" if found is None else formatting.number(found.median, unit) + mark)
+    return tuple(Cell(text=formatting.median(point, figure.name, figure.unit)) for figure, _ in columns)
 
 
 def _summaries(run: RunRecord, summary: RunSummary) -> list[Part]:
