@@ -4,10 +4,10 @@ Each kind of server, with Poisson arrivals and even ones, under each limit of th
 The truth is that of queueing theory where there is one, else of an exact simulation. An answer is
 *right* if it lies at most the width below the truth and at most 1 % above.
 
-Every search is a line of target/bench/known-capacity.jsonl as soon as it has ended: started again,
-the script goes on where it was stopped. The table is docs/results/known-capacity.txt. A search
-takes about ten minutes at a width of 10 %, and 25 times as long at 2 %. Needs a machine that does
-nothing else.
+Every search is a line of docs/results/known-capacity.jsonl as soon as it has ended: started again,
+the script goes on where it was stopped. The table is known-capacity.txt beside it. A search takes
+about ten minutes at a width of 10 %, and 25 times as long at 2 %. Needs a machine that does nothing
+else.
 
     python bench/known_capacity.py --list
     python bench/known_capacity.py --only 'M/D/1' --most 4
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import BUILD, ROOT
+from harness import ROOT
 from searches import Json, Log, binaries, search, table
 
 sys.path[:0] = [str(ROOT / "lab"), str(ROOT / "lab" / "tests")]
@@ -200,7 +200,7 @@ def main() -> None:
     if options.list:
         print(table([("server", "truth"), *((name, f"{CASES[name].truth():,.0f}/s") for name in wanted)]), end="")
         return
-    log = Log(BUILD / "known-capacity.jsonl")
+    log = Log(RESULT.with_suffix(".jsonl"))
     for name in log.missing(wanted, options.rounds)[: options.most]:
         seed = 1 + len(log.made)
         text = suite_of(CASES[name], width=f"{options.width:.0%}", patience=options.patience, seed=seed)
