@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plimsoll_lab.stats.backlog import UNKNOWN, Growth, batch_growth
-from plimsoll_lab.stats.capacity import Reading
+from plimsoll_lab.stats.readings import Reading
 
 Array = NDArray[np.float64]
 RATE = 1000.0

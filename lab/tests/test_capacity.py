@@ -14,17 +14,8 @@ from scipy import special
 from simulated import tell
 
 from plimsoll_lab.stats.backlog import BATCHES, CONFIDENCE, STUDENT, batch_growth
-from plimsoll_lab.stats.capacity import (
-    CONFIRMATIONS,
-    Bounds,
-    Goal,
-    Measure,
-    OutOfPatience,
-    Reading,
-    Search,
-    load_noise,
-    search,
-)
+from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search, search
+from plimsoll_lab.stats.readings import Measure, Reading, load_noise
 
 TRUTH = 8123
 GOAL = Goal(lowest=100, highest=60_000, width=0.02, trials=5)
@@ -217,7 +208,7 @@ def test_a_load_that_does_not_last_is_lowered_until_one_does() -> None:
     found = search(lambda load, length_s: Reading(met=load <= (0.8 * TRUTH if length_s > 30 else TRUTH)), goal)
     assert found.lower is not None
     assert 0.98 * 0.8 * TRUTH <= found.lower <= 0.8 * TRUTH
-    assert found.trial_s == 60
+    assert (found.trial_s, found.held_s) == (5, 40 + 120)
 
 
 def test_a_trial_too_short_to_show_that_a_load_lasts_is_made_longer_and_confirms_nothing() -> None:
@@ -231,7 +222,10 @@ def test_a_trial_too_short_to_show_that_a_load_lasts_is_made_longer_and_confirms
     assert found.lower is not None
     assert 0.98 * TRUTH <= found.lower <= TRUTH
     never = search(measure, replace(GOAL, most_s=20.0))
-    assert (never.lower, never.confirmed) == (None, 0)
+    assert never.lower == found.lower
+    assert never.upper is not None
+    assert never.upper > TRUTH
+    assert (never.confirmed, never.held_s, never.unconfirmed, never.finished) == (0, 0, (), False)
 
 
 def test_trials_are_as_long_as_the_noise_of_their_verdicts_asks_for() -> None:
@@ -286,9 +280,11 @@ QUEUES: dict[str, tuple[queues.Server, float, bool, float]] = {
     "M/D/1, 200 ms": (queues.Server(fixed=True), 0.2, False, queues.p99_capacity(0.2, queues.m_d_1)),
     "even arrivals and services": (queues.Server(fixed=True), 0.02, True, queues.RATE),
     "four workers, 50 ms": (queues.Server(workers=4), 0.05, False, queues.p99_capacity(0.05, queues.m_m_4)),
+    "pauses, 300 ms": (queues.Server(pauses=True), 0.3, False, 937.0),
     "degrades, 200 ms": (queues.Server(degrades=True), 0.2, False, 0.8 * queues.RATE - queues.P99 / 0.2),
 }
-"""A server, the limit of its p99, whether arrivals are even, and the truth by queueing theory."""
+"""A server, the limit of its p99, whether arrivals are even, and the truth by queueing theory; that
+of the one that pauses is by an exact simulation, which a test of its own repeats."""
 THOROUGH = SEEDS >= 100
 WIDTH = 0.02 if THOROUGH else 0.1
 SEARCHES = SEEDS // 15 if THOROUGH else 2
@@ -320,26 +316,59 @@ def test_a_queue_of_known_theory_is_neither_overstated_nor_understated(case: str
     assert all(each.finished and each.held_s >= 60 for each in found)
 
 
+@pytest.mark.parametrize("case", ["M/M/1, 50 ms", "M/M/1, 1 s"])
+def test_a_short_patience_is_spent_on_an_answer_that_a_minute_confirms(case: str) -> None:
+    """Eight minutes for a server of 1,000 requests a second: too few for 2 %, and longer and longer
+    trials left none for a minute.
+    """
+    kind, limit_s, even, truth = QUEUES[case]
+    patience_s = 480.0
+
+    def found(seed: int) -> Bounds:
+        luck, spent_s = np.random.default_rng([seed, 9]), 0.0
+
+        def measure(load: int, length_s: float) -> Reading:
+            nonlocal spent_s
+            if spent_s >= patience_s:
+                raise OutOfPatience
+            took_s = 2 + 1.5 * length_s
+            spent_s += took_s
+            reading = queues.trial(kind, load, luck, window_s=length_s, limit_s=limit_s, even=even)
+            return replace(reading, took_s=took_s)
+
+        goal = Goal(
+            lowest=50, highest=4000, width=0.1, trials=3, least_s=10.0, most_s=20.0, hold_s=60.0,
+            patience_s=patience_s, shift=luck.random(),
+        )  # fmt: skip
+        return search(measure, goal)
+
+    answers = [found(seed) for seed in range(SEEDS // 2)]
+    confirmed = sum(each.held_s >= 8 * 10 + 60 for each in answers)
+    above = sum((each.lower or 0) > 1.01 * truth for each in answers)
+    tell("capacity", f"{case}, in eight minutes", len(answers), confirmed_by_a_minute=confirmed, too_high=above)
+    assert confirmed >= 0.7 * len(answers), confirmed
+    assert above <= 0.05 * len(answers)
+
+
+def test_the_capacity_of_the_server_that_pauses_is_that_of_an_exact_simulation() -> None:
+    """Of hours, at one per cent below and above it."""
+    kind, limit_s, even, truth = QUEUES["pauses, 300 ms"]
+
+    def excess(factor: float) -> float:
+        luck = np.random.default_rng([5, round(1000 * factor)])
+        found = queues.trial(kind, round(truth * factor), luck, window_s=12_000.0, limit_s=limit_s, even=even).excess
+        assert found is not None
+        return found
+
+    assert excess(0.99) < 0 < excess(1.01)
+
+
 def test_a_server_that_pauses_is_judged_with_its_pauses() -> None:
     """It stops for 200 ms every 5 s: more than one request in a hundred is late by 50 ms at any
     load.
     """
     found = capacity_of(queues.Server(pauses=True), 0.05, np.random.default_rng(1), even=False)
     assert found.lower is None
-    # Within 300 ms there is a capacity, which an exact simulation of fifty minutes tells.
-    kind, limit_s = queues.Server(pauses=True), 0.3
-    exact = [
-        queues.trial(kind, load, np.random.default_rng(load), window_s=3000.0, limit_s=limit_s).excess or 0.0
-        for load in (400, 980)
-    ]
-    assert exact[0] < 0 < exact[1]
-    found = capacity_of(kind, limit_s, np.random.default_rng(2), even=False)
-    assert found.lower is not None
-    for factor, carried in ((1 - WIDTH / 2, True), (1 + WIDTH, False)):
-        load = round(found.lower * factor)
-        excess = queues.trial(kind, load, np.random.default_rng(load), window_s=3000.0, limit_s=limit_s).excess
-        assert excess is not None
-        assert (excess < 0) == carried, (found.lower, load, excess)
 
 
 def test_where_the_needed_trials_would_take_too_long_the_search_says_how_near_it_came() -> None:
@@ -383,3 +412,16 @@ def test_a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() -> None:
     short = [batch_growth(backlog_of(1020, seed, 12), interval_s=1, offered_rate=1020) for seed in range(100)]
     assert sum(each.refuted for each in short) <= 5
     assert not batch_growth([1.0] * 7, interval_s=1, offered_rate=100).refuted
+
+
+def test_a_backlog_that_hardly_moves_does_not_grow_however_its_batches_are_correlated() -> None:
+    """A slow wave of one request on a hundred told nothing in most trials, and a backlog as even as
+    a double can be told nothing in any.
+    """
+    wave = [100 + math.sin(second / 4) for second in range(24)]
+    even = [0.5 + 1e-12 * (-1) ** (second // 2) for second in range(16)]
+    for backlog, rate in ((wave, 100_000.0), (even, 500.0)):
+        assert batch_growth(backlog, interval_s=1, offered_rate=rate).refuted
+    # What grows by a hundredth of the rate moves further.
+    rising = [each + second / 100 * 20.0 for second, each in enumerate(wave)]
+    assert not batch_growth(rising, interval_s=1, offered_rate=20.0).refuted

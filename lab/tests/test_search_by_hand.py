@@ -8,16 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from plimsoll_lab.stats.capacity import (
-    NEAR,
-    Bounds,
-    Goal,
-    Measure,
-    OutOfPatience,
-    Reading,
-    Search,
-    search,
-)
+from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search, search
+from plimsoll_lab.stats.readings import NEAR, Measure, Reading
 
 GOAL = Goal(lowest=10, highest=1000, width=0.5, trials=1)
 """One trial decides. Bounds are half as far again apart, a quarter once an answer is confirmed."""
@@ -120,7 +112,8 @@ def test_a_step_that_is_no_load_goes_to_the_next_load_below() -> None:
     trials, found = made(goal, carries(lambda length_s: 7 if length_s < 5 else 5))
     rising = [(load, 1) for load in (1, 4, 8, 5, 6, 7)]
     assert trials == [*rising, *[(7, 5)] * 2, *[(6, 5)] * 2, *[(5, 5)] * 8]
-    assert (found.lower, found.upper) == (5, 6)
+    # No load lies between, and nothing is left to be tried.
+    assert (found.lower, found.upper, found.finished) == (5, 6, True)
 
 
 def test_a_search_that_nothing_stops_is_confirmed_at_the_highest_load() -> None:
@@ -174,31 +167,43 @@ def test_one_of_eight_confirming_trials_may_fail(failing: int) -> None:
         assert found.unconfirmed == (80,)
 
 
-def test_a_load_that_has_to_last_is_tried_in_one_long_trial_once_short_ones_have_passed() -> None:
-    """A minute at each load that is too high took most of a search."""
+def test_a_load_that_has_to_last_is_tried_in_two_long_trials_once_short_ones_have_passed() -> None:
+    """Minutes at each load that is too high took most of a search."""
     trials, found = made(replace(GOAL, hold_s=60), carries(lambda _: 90))
-    assert trials == [*RISING, *[(80, 5)] * 8, (80, 60), *[(95, 5)] * 2]
-    assert (found.lower, found.upper, found.confirmed, found.held_s, found.trial_s) == (80, 95, 8, 100, 5)
+    assert trials == [*RISING, *[(80, 5)] * 8, *[(80, 60)] * 2, *[(95, 5)] * 2]
+    assert (found.lower, found.upper, found.confirmed, found.held_s, found.trial_s) == (80, 95, 8, 160, 5)
 
 
-def test_a_long_trial_may_fail_once_and_after_two_all_trials_are_as_long() -> None:
-    failing = {"left": 1}
+@pytest.mark.parametrize("failing", [(0,), (1,), (2,)])
+def test_a_long_trial_may_fail_once_if_three_of_four_pass(failing: tuple[int, ...]) -> None:
+    trials, found = made(replace(GOAL, hold_s=60), one_long_trial_after_another(failing))
+    # One that fails after the first two have passed is not made.
+    long = 2 if failing == (2,) else 4
+    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * long, *[(95, 5)] * 2]
+    assert (found.lower, found.confirmed, found.held_s) == (80, 8, 40 + (long - len(failing) + (long == 2)) * 60)
 
-    def once(load: int, length_s: float) -> Reading:
-        if length_s == 60 and failing["left"]:
-            failing["left"] -= 1
-            return Reading(met=False)
+
+@pytest.mark.parametrize("failing", [(0, 1), (0, 2), (1, 3)])
+def test_where_two_long_trials_fail_the_long_ones_of_a_lower_load_come_first(failing: tuple[int, ...]) -> None:
+    """Short ones do not see what comes later, and would pass there too."""
+    trials, found = made(replace(GOAL, hold_s=60), one_long_trial_after_another(failing))
+    long = failing[-1] + 1
+    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * long, *[(71, 60)] * 2, *[(71, 5)] * 8]
+    assert (found.lower, found.upper, found.unconfirmed, found.finished) == (71, 80, (80,), True)
+    assert (found.held_s, found.trial_s, found.confirmed) == (160, 5, 8)
+
+
+def one_long_trial_after_another(failing: Sequence[int]) -> Measure:
+    """A server that carries 90, and fails these of its long trials, the first one 0."""
+    long: list[int] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        if length_s == 60:
+            long.append(load)
+            return Reading(met=len(long) - 1 not in failing)
         return Reading(met=load <= 90)
 
-    goal = replace(GOAL, hold_s=60)
-    trials, found = made(goal, once)
-    assert trials[5:15] == [*[(80, 5)] * 8, *[(80, 60)] * 2]
-    assert found.held_s == 100
-    failing["left"] = 2
-    trials, found = made(goal, once)
-    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * 2, *[(71, 60)] * 8]
-    assert (found.lower, found.upper, found.unconfirmed) == (71, 80, (80,))
-    assert (found.held_s, found.trial_s, found.confirmed) == (480, 60, 8)
+    return measure
 
 
 def test_a_search_that_is_given_up_in_the_long_trial_keeps_what_the_short_ones_have_shown() -> None:
@@ -235,23 +240,14 @@ def test_a_long_trial_that_is_too_short_to_show_that_the_load_lasts_refutes_noth
         return Reading(met=None if met and length_s == 60 else met)
 
     trials, found = made(replace(GOAL, hold_s=60, most_s=150), measure)
-    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * 2, *[(80, 120)] * 8, *[(95, 120)] * 2]
-    assert (found.lower, found.unconfirmed, found.held_s) == (80, (), 960)
-    # No longer ones are allowed: the load is not shown to last.
+    assert trials[5:] == [*[(80, 5)] * 8, *[(80, 60)] * 2, *[(80, 120)] * 2, *[(95, 5)] * 2]
+    assert (found.lower, found.unconfirmed, found.held_s) == (80, (), 40 + 240)
+    # No longer ones are allowed: the load is not shown to last, and no lower one is; none failed.
     trials, found = made(replace(GOAL, hold_s=60, most_s=60), measure)
-    assert (found.lower, found.unconfirmed[0]) == (None, 80)
-
-
-def test_trials_become_no_longer_than_the_longest_where_the_load_has_to_last_longer() -> None:
-    def measure(load: int, length_s: float) -> Reading:
-        return Reading(met=load <= (75 if length_s == 60 else 100))
-
-    trials, found = made(replace(GOAL, hold_s=60, most_s=20), measure)
-    assert trials[5:] == [
-        *[*[(80, 5)] * 8, *[(80, 60)] * 2],
-        *[*[(71, 20)] * 8, (71, 60)],
-    ]
-    assert (found.lower, found.held_s) == (71, 220)
+    tried = [load for load, length_s in trials if length_s == 60]
+    # In steps of a quarter, half of the width, as nothing failed. Of 53 and below 5 s tell.
+    assert tried == [load for load in (80, 64, 51, 40, 32, 25, 20, 16, 12, 10) for _ in range(2)]
+    assert (found.lower, found.upper, found.confirmed, found.unconfirmed, found.finished) == (80, 113, 0, (), False)
 
 
 def test_a_search_that_is_given_up_as_longer_trials_refute_its_bounds_keeps_what_lies_below() -> None:
@@ -282,12 +278,13 @@ def test_trials_too_short_to_show_that_a_load_lasts_become_twice_as_long_up_to_t
         return Reading(met=False if load > 80 else True if length_s >= 30 else None)
 
     trials, found = made(replace(GOAL, most_s=30), measure)
-    assert trials == [*RISING, (80, 5), (80, 10), (80, 20), *[(80, 30)] * 8, *[(95, 30)] * 2]
+    shorter = [(80, length_s) for length_s in (5, 10, 20) for _ in range(2)]
+    assert trials == [*RISING, *shorter, *[(80, 30)] * 8, *[(95, 30)] * 2]
     assert (found.lower, found.confirmed, found.held_s, found.trial_s) == (80, 8, 240, 30)
-    # The longest ones that do not tell have not met it.
+    # The longest ones that do not tell have not met it, and have not missed it.
     trials, found = made(replace(GOAL, most_s=20), measure)
-    assert trials[5:10] == [(80, 5), (80, 10), (80, 20), (80, 20), (71, 20)]
-    assert found.lower is None
+    assert trials[5:13] == [*shorter, (64, 20), (64, 20)]
+    assert (found.lower, found.upper, found.confirmed, found.unconfirmed, found.finished) == (80, 113, 0, (), False)
 
 
 BLIND = replace(GOAL, trials=3, least_s=1, most_s=4)
@@ -405,6 +402,66 @@ def test_a_search_whose_trials_take_more_than_their_window_confirms_its_answer_i
     assert found.held_s >= goal.hold_s + 8 * goal.least_s
 
 
+def patient(patience_s: float, *, least_told_s: float = 0.0, most: Callable[[float], float]) -> tuple[Goal, Measure]:
+    """A goal, and a server of which trials at 60 or more tell nothing unless they are so long. A
+    trial takes half as long again as its window.
+    """
+    spent_s = 0.0
+
+    def measure(load: int, length_s: float) -> Reading:
+        nonlocal spent_s
+        assert spent_s < patience_s
+        spent_s += 1.5 * length_s
+        met: bool | None = load <= most(length_s)
+        if met and load >= 60 and 1 < length_s < least_told_s:
+            met = None
+        return Reading(met=met, took_s=1.5 * length_s)
+
+    return replace(GOAL, patience_s=patience_s), measure
+
+
+@pytest.mark.parametrize(("patience_s", "higher"), [(120, False), (128, True)])
+def test_no_higher_load_is_tried_where_there_is_no_time_to_confirm_it(patience_s: float, *, higher: bool) -> None:
+    """The search has taken 7.5 s, and a load takes 60 s. 95 was begun all the same, and its trials
+    became longer until the patience had ended.
+    """
+    trials, found = made(*patient(patience_s, most=lambda _: 100))
+    assert trials == [*RISING, *[(80, 5)] * 8, *([(95, 5)] * 8 if higher else [])]
+    assert (found.lower, found.upper, found.held_s, found.finished) == (95 if higher else 80, 113, 40, True)
+
+
+@pytest.mark.parametrize(
+    ("patience_s", "carried", "tried"), [(140, 70, [80, 53]), (143, 70, [80, 71, 47]), (143, 75, [80, 71])]
+)
+def test_a_load_that_is_likelier_to_pass_is_tried_where_there_is_time_for_no_two(
+    patience_s: float, carried: int, tried: Sequence[int]
+) -> None:
+    """22.5 s are spent when 80 has failed, and two loads take 120 s. 71 is the first step below 80,
+    and 53 a width; once 71 has failed too there is time for no two, and 47 is a width below it.
+    """
+    trials, found = made(*patient(patience_s, most=lambda length_s: 100 if length_s < 5 else carried))
+    assert list(dict.fromkeys(load for load, length_s in trials if length_s == 5)) == tried
+    assert (found.lower, found.confirmed) == (tried[-1], 8)
+
+
+@pytest.mark.parametrize(("patience_s", "longer"), [(100, False), (200, True)])
+def test_a_lower_load_is_confirmed_where_there_is_no_time_for_trials_that_tell(
+    patience_s: float, *, longer: bool
+) -> None:
+    """22.5 s are spent when two trials at 80 have told nothing. Eight of 7.5 s, half as long again,
+    take 90 s. Of 53 trials of 5 s tell.
+    """
+    trials, found = made(*patient(patience_s, least_told_s=7.5, most=lambda _: 100))
+    if longer:
+        assert trials[:15] == [*RISING, *[(80, 5)] * 2, *[(80, 10)] * 8]
+        assert (found.lower, found.held_s) == (80, 80)
+    else:
+        # It ends near 80, of which nothing is known, and not near 113.
+        assert trials == [*RISING, *[(80, 5)] * 2, *[(53, 5)] * 8]
+        assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (53, 113, 8, ())
+    assert found.finished == longer
+
+
 def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
     """What a search says is left before these of its trials, the first one 0."""
     found: list[float | None] = []
@@ -429,10 +486,10 @@ def test_the_time_that_is_left_in_figures() -> None:
 
 
 def test_the_time_that_is_left_includes_the_long_trial_and_all_that_decide() -> None:
-    """Two of three trials of 1 s for each of three halvings, eight of 5 s, and one of 60 s."""
+    """Two of three trials of 1 s for each of three halvings, eight of 5 s, and two of 60 s."""
     left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 18])
-    # Once the load is being confirmed: one halving of two trials of 5 s, and at last the long one.
-    assert left == [6 + 40 + 60, 10 + 40 + 60, 10 + 35 + 60, 10 + 60]
+    # Once the load is being confirmed: one halving of two trials of 5 s, and at last the long ones.
+    assert left == [6 + 40 + 120, 10 + 40 + 120, 10 + 35 + 120, 10 + 120]
 
 
 def test_a_search_that_is_interrupted_knows_what_it_has() -> None:

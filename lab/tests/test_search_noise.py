@@ -8,7 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from plimsoll_lab.stats.capacity import NOISE_TOLERATED, Goal, Measure, Reading, load_noise, search
+from plimsoll_lab.stats.capacity import NOISE_TOLERATED, Goal, search
+from plimsoll_lab.stats.readings import Measure, Reading, load_noise
 
 
 def noisy(seed: int, noise: float) -> Measure:

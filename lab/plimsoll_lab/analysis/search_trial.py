@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
-from plimsoll_lab.stats.capacity import Reading
+from plimsoll_lab.stats.readings import Reading
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import Counts, TrialRecord, counts
 from plimsoll_lab.store.run_record import EnvironmentRecord

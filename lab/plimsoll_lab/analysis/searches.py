@@ -74,7 +74,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         lowers=lowers,
         uppers=uppers,
         spread=(max(carried) - min(carried)) / middle if middle else None,
-        held_s=min((each.held_s if each.confirmed else 0.0 for each in at_answer), default=0.0),
+        held_s=min((each.held_s for each in at_answer), default=0.0),
         limited_by=limited_by,
         first_break=None if typical is None else first_break(typical.broke),
         causes=[] if typical is None or typical.broke is None else [each.code for each in typical.broke.causes],

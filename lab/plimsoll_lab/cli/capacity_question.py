@@ -54,7 +54,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
         "--repeat", type=int, default=1, metavar="N", help="whole searches, for their spread (default: 1)"
     )
     parser.add_argument("--patience", default="1h", metavar="D", help="end a search after this long (default: 1h)")
-    parser.add_argument("--hold", default="1m", metavar="D", help="one trial this long at the answer (default: 1m)")
+    parser.add_argument("--hold", default="1m", metavar="D", help="two trials this long at the answer (default: 1m)")
     parser.add_argument("--warm-up", default="200ms", metavar="D", help="before each window (default: 200ms)")
     parser.add_argument(
         "--think", metavar="D", help="over connections: pause between completion and next send (default: 0)"

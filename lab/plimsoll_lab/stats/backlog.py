@@ -26,6 +26,8 @@ STUDENT = 1.9431802805153042
 scipy for this number."""
 CORRELATED = 0.5
 """Neighbouring batches whose correlation is beyond this are shorter than the correlation itself."""
+HIDDEN = 2.0
+"""Chance hides at most so much of a growth, as a multiple of how far the batches lie apart."""
 BIAS = 0.25
 """By so much a fitted line makes the correlation of eight independent batches look negative."""
 
@@ -62,6 +64,10 @@ def batch_growth(backlog: Sequence[float], *, interval_s: float, offered_rate: f
     kept = backlog[-each * BATCHES :]
     means = [fmean(kept[at : at + each]) for at in range(0, len(kept), each)]
     at_s = [(place - (BATCHES - 1) / 2) * each * interval_s for place in range(BATCHES)]
+    # However they are correlated: a growth moves them, and chance would have to move them back.
+    moved = HIDDEN * (max(means) - min(means)) / (at_s[-1] - at_s[0]) / offered_rate
+    if moved < GROWTH_TOLERATED:
+        return Growth(low=-moved, high=moved)
     spread = _dot(at_s, at_s)
     slope = _dot(at_s, means) / spread
     middle = fmean(means)

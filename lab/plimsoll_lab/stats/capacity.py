@@ -5,25 +5,29 @@ an argument.
    passed, until one fails. Bisection on a logarithmic scale follows.
 2. Trials are made longer until one of them can distinguish loads that differ by the width asked
    for. In a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
-3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and then a
-   longer one that shows whether the load lasts. Else the answer goes down, and eight new ones are
-   made. The short ones come first, as two of them refuse a load that is too high.
+3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and then two
+   longer ones, or three of four, which show whether the load lasts. Else the answer goes down, and
+   as many new ones are made. The short ones come first, as two of them refuse a load that is too
+   high; where a load failed the long ones, these do. A load that there is no time to confirm is not
+   begun once one is confirmed; where trials are too short to tell and there is no time for longer
+   ones, a lower load is confirmed.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from plimsoll_lab.stats.readings import WARM_UP, Measure, Readings
 
 RISE = 4.0
 """No load is tried beyond this many times the highest that passed."""
 CONFIRMATIONS = 8
+"""Fresh trials at an answer."""
+HOLDS = 2
+"""The long trials that show that a load lasts; one more for each that fails."""
 FAILURES_TOLERATED = 1
-"""Of the confirming trials; each allows for a moment that is not the server's doing."""
+"""Of the confirming trials, and of the long ones: a moment that is not the server's doing."""
 STEP = 0.25
 """How far the answer first goes down where it is not confirmed, in widths; then twice as far each
 time."""
@@ -36,40 +40,13 @@ LENGTHEN_LEAST = 1.5
 """Less is not worth a new search."""
 LENGTHEN_BLINDLY = 2.0
 """Where the readings do not show how long trials have to be."""
-SHORTER = 16.0
-"""Trials at most this many times shorter say something of the present ones."""
-NEAR = 1.0
-"""Readings within this distance of the limit, in logarithms, lie on a line."""
-READINGS = 6
-"""Fewer readings near the limit show no noise."""
-WARM_UP = 0.5
-"""How long a trial that is longer than the first ones warms up, as a part of its window: a backlog
-takes time to become what it stays, and some servers slow down after a while."""
 LOADS_AGAIN, LOADS_REFUSED = 6, 3
 """How many loads a search with longer trials decides about, and how many are then not confirmed, as
 a rule: what there is no time for is not begun."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
-    """What one trial says."""
-
-    met: bool | None
-    """Whether every limit was met; None where they were, but the trial is too short to show whether
-    the load lasts, or lacks the figure of one of them."""
-    excess: float | None = None
-    """The logarithm of the figure that is nearest to its limit, or the furthest beyond, over the
-    limit."""
-    took_s: float = 0.0
-    """How long the trial took with all that belongs to it, in seconds."""
-
-
 Held = tuple[int, int, float]
 """A load that is confirmed, the trials that passed there, and how many seconds these lasted."""
-NearReading = tuple[int, float, float]
-"""A load, the seconds of its trial, and its excess."""
-Measure = Callable[[int, float], Reading]
-"""`measure(load, seconds)`: one trial of that length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +68,7 @@ class Goal:
     most_s: float = 150.0
     """Seconds of the longest trials."""
     hold_s: float = 0.0
-    """Seconds of the one trial that shows whether the load lasts; 0 for none."""
+    """Seconds of the long trials that show whether the load lasts; 0 for none."""
     patience_s: float = math.inf
     """Seconds for all trials together, whose end `measure` tells: trials become no longer than that
     it lasts for a search with them, and for their confirmation."""
@@ -139,50 +116,56 @@ class Search:
 
     def __init__(self, goal: Goal, measure: Measure) -> None:
         self._goal = goal
-        self._measure = measure
+        self._readings = Readings(measure)
         self._good: int | None = None
         self._bad: int | None = None
         self._carried: list[int] = []
         self._shorter: tuple[int | None, int | None] = (None, None)
         """The bounds that shorter trials found."""
         self._length_s = goal.first_s
+        self._hold_s = goal.hold_s
+        """Seconds of the long trials, which become longer where they cannot tell."""
         self._candidate: int | None = None
         """The load that is being confirmed."""
         self._confirmed = 0
         self._held_s = 0.0
         self._held: Held | None = None
         self._unconfirmed: list[int] = []
-        self._spent_s = 0.0
-        self._beside_s: list[float] = []
-        """Of each trial: what it took beside its window and its warm-up, as a server starts and
-        ends."""
-        self._readings: list[NearReading] = []
+        self._untold: int | None = None
+        """A load about which the trials that there is time for are too short to tell."""
+        self._slackens = False
+        """Whether a load failed the long trials that had passed the short ones."""
 
     def run(self) -> Bounds:
         """Measure until the bounds are near enough and confirmed, or `measure` raises
         OutOfPatience.
         """
+        finished = True
         try:
             if self._decide(self._goal.lowest):
                 self._rise()
                 while (longer_s := self._longer_s()) is not None:
                     self._search_again(longer_s)
-                self._settle()
+                finished = self._settle()
         except OutOfPatience:
-            return self.bounds(finished=False)
-        return self.bounds(finished=True)
+            finished = False
+        return self.bounds(finished=finished)
 
     def bounds(self, *, finished: bool = False) -> Bounds:
         """What the trials made until now have decided."""
-        noise = self._noise()
+        noise = self._readings.noise(self._length_s)
         lower, confirmed, held_s = self._answer()
         if lower is None and self._bad is not None:
             # Longer trials have refuted the load to go on from, and shorter ones passed below it.
             lower = max((load for load in self._carried if load < self._bad), default=None)
-        nothing = lower is None and self._bad is None
+        shorter_lower, shorter_upper = self._shorter
+        lower, upper = (shorter_lower, None) if lower is None and self._bad is None else (lower, self._bad)
+        if upper is None and shorter_upper is not None and (lower is None or lower < shorter_upper):
+            # Longer trials have not come as far yet.
+            upper = shorter_upper
         return Bounds(
-            lower=self._shorter[0] if nothing else lower,
-            upper=self._shorter[1] if nothing else self._bad,
+            lower=lower,
+            upper=upper,
             finished=finished,
             confirmed=confirmed,
             unconfirmed=tuple(self._unconfirmed),
@@ -205,13 +188,16 @@ class Search:
     def left_s(self) -> float | None:
         """About how many seconds of trials are still to come; None while nothing has failed yet."""
         lower = self._candidate if self._candidate is not None else self._good
-        if lower is None or self._bad is None:
+        bounds = self.bounds()
+        lower, upper = lower or bounds.lower, bounds.upper
+        if lower is None or upper is None:
             return None
-        halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, self._bad, self._goal.width / 2)))))
+        halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, upper, self._goal.width / 2)))))
         searching_s = halvings * (self._goal.trials // 2 + 1) * self._length_s
         confirming_s = (CONFIRMATIONS - self._confirmed) * max(self._length_s, self._goal.least_s)
-        holding_s = self._goal.hold_s if self._goal.hold_s > self._length_s else 0.0
-        return searching_s + confirming_s + holding_s
+        holding_s = HOLDS * self._hold_s if self._hold_s > self._length_s else 0.0
+        patience_s = max(0.0, self._goal.patience_s - self._readings.spent_s) / (1 + WARM_UP)
+        return min(patience_s, searching_s + confirming_s + holding_s)
 
     def _rise(self) -> None:
         goal = self._goal
@@ -232,7 +218,7 @@ class Search:
 
     def _search_again(self, length_s: float) -> None:
         """Find the bounds with longer trials, from where the shorter ones have ended."""
-        noise = self._noise() or 0.0
+        noise = self._readings.noise(self._length_s) or 0.0
         start = self._last_good()
         self._length_s = length_s
         self._shorter = (self._good, self._bad)
@@ -252,21 +238,13 @@ class Search:
     def _last_good(self) -> int:
         return self._good if self._good is not None else self._goal.lowest
 
-    def _read(self, load: int, length_s: float) -> Reading:
-        reading = self._measure(load, length_s)
-        self._spent_s += reading.took_s
-        self._beside_s.append(reading.took_s - (1 + WARM_UP) * length_s)
-        if reading.excess is not None and abs(reading.excess) <= NEAR:
-            self._readings.append((load, length_s, reading.excess))
-        return reading
-
     def _decide(self, load: int) -> bool:
         """Decide about a load: more than half of its trials."""
         needed = self._goal.trials // 2 + 1
         met = missed = 0
         while max(met, missed) < needed:
             # A trial too short to show that the load lasts guides the search all the same.
-            if self._read(load, self._length_s).met is False:
+            if self._readings.read(load, self._length_s).met is False:
                 missed += 1
             else:
                 met += 1
@@ -277,17 +255,11 @@ class Search:
             self._bad = load
         return met > missed
 
-    def _noise(self) -> float | None:
-        """The largest difference of loads that one trial of the present length cannot
-        distinguish.
-        """
-        return load_noise([each for each in self._readings if each[1] * SHORTER >= self._length_s], self._length_s)
-
     def _longer_s(self) -> float | None:
         """How long trials have to be; None where they are long enough, or as long as they may
         be.
         """
-        noise = self._noise()
+        noise = self._readings.noise(self._length_s)
         if noise is None or self._bad is None or self._length_s >= self._goal.most_s:
             return None
         # The error of a mean falls with the root of its length.
@@ -307,117 +279,158 @@ class Search:
         goal, longer = self._goal, 1 + WARM_UP
         searching = LOADS_AGAIN * (goal.trials // 2 + 1)
         confirming = LOADS_REFUSED * (FAILURES_TOLERATED + 1) + CONFIRMATIONS
-        beside_s = max(0.0, statistics.fmean(self._beside_s))
-        left_s = goal.patience_s - self._spent_s - (beside_s + longer * goal.hold_s)
+        beside_s = self._readings.beside_s()
+        left_s = goal.patience_s - self._readings.spent_s - HOLDS * self._readings.takes_s(goal.hold_s)
         length_s = (left_s / (searching + confirming) - beside_s) / longer
         if length_s >= goal.least_s:
             return length_s
         left_s -= confirming * (beside_s + longer * goal.least_s)
         return (left_s / searching - beside_s) / longer
 
-    def _settle(self) -> None:
-        """Confirm the answer, or find a lower one that is confirmed."""
-        goal = self._goal
-        self._lengthen_to(goal.least_s)
-        candidate, step = self._good, STEP * goal.width
+    def _settle(self) -> bool:
+        """Confirm the answer, or find a lower one that is confirmed; whether the bounds are as near
+        then as was asked.
+        """
+        self._lengthen_to(self._goal.least_s)
+        candidate, step, shortest_s = self._good, STEP * self._goal.width, self._length_s
         while candidate is not None:
             self._candidate, self._confirmed, self._held_s = candidate, 0, 0.0
-            passed = self._confirm(candidate)
-            if passed is None:
-                self._lengthen_to(min(goal.most_s, 2 * self._length_s))
-                continue
-            if passed:
+            carried = self._confirm(candidate)
+            if carried:
                 self._held = (candidate, self._confirmed, self._held_s)
-                if self._bad is None or self._bad <= candidate * (1 + goal.width / 2):
-                    return
-                candidate = _between(candidate, self._bad)
-                if candidate is None:
-                    return
-                continue
-            if self._held is None:
-                self._unconfirmed.append(candidate)
-            self._bad = candidate
-            self._good = max((load for load in self._carried if load < candidate), default=None)
-            candidate, step = self._below(candidate, self._held[0] if self._held else None, step)
-            if self._held and candidate == self._held[0]:
-                return
-        self._good = self._candidate = None
+            elif carried is None:
+                # Nothing failed there: the answer may lie near.
+                self._untold, step = candidate, self._goal.width / 2
+            else:
+                self._refute(candidate)
+            if self._held is not None:
+                candidate = self._above(self._held[0])
+                if candidate is not None and not self._has_time_for(1):
+                    break
+            else:
+                if not self._has_time_for(1):
+                    self._length_s = shortest_s
+                candidate = self._below(candidate, step if self._has_time_for(2) else max(step, self._goal.width))
+                step *= 2
+        if self._held is None:
+            self._candidate = None
+            return self._untold is None
+        if self._bad is None:
+            return self._untold is None
+        held = self._held[0]
+        return self._bad <= held * (1 + self._goal.width) or _between(held, self._bad) is None
 
-    def _below(self, load: int, held: int | None, step: float) -> tuple[int | None, float]:
-        """The next load to confirm below one that was not, and the step after it."""
-        if held is not None:
-            near = load <= held * (1 + self._goal.width / 2)
-            return (held if near else _between(held, load) or held), step
+    def _refute(self, load: int) -> None:
+        if self._held is None:
+            self._unconfirmed.append(load)
+        self._bad = load
+        self._good = max((each for each in self._carried if each < load), default=None)
+
+    def _below(self, load: int, step: float) -> int | None:
+        """The next load to confirm below one that was not; None below the lowest."""
         lower = max(self._goal.lowest, min(load - 1, math.floor(load / (1 + step))))
-        return (lower if lower < load else None), 2 * step
+        return lower if lower < load else None
+
+    def _above(self, held: int) -> int | None:
+        """The next load to confirm above one that is; None where that is near enough to one that is
+        not.
+        """
+        above = self._nearest_above()
+        return _between(held, round(above)) if held * (1 + self._goal.width / 2) < above < math.inf else None
+
+    def _nearest_above(self) -> float:
+        """The lowest load that is not confirmed; infinite where there is none."""
+        return min((each for each in (self._bad, self._untold) if each is not None), default=math.inf)
+
+    def _has_time_for(self, confirmations: int) -> bool:
+        """Whether the patience lasts for so many more loads that are confirmed."""
+        one_s = CONFIRMATIONS * self._readings.takes_s(self._length_s) + self._holding_s()
+        return self._readings.spent_s + confirmations * one_s <= self._goal.patience_s
+
+    def _holding_s(self) -> float:
+        """What the long trials take at a load that passes; none are made where all are as long."""
+        return HOLDS * self._readings.takes_s(self._hold_s) if self._hold_s > self._length_s else 0.0
+
+    def _longer_s_of_eight(self) -> float | None:
+        """How long the eight trials may become; None where they may not."""
+        goal, length_s = self._goal, self._length_s
+        left_s = goal.patience_s - self._readings.spent_s - self._holding_s()
+        affordable_s = (left_s / CONFIRMATIONS - self._readings.beside_s()) / (1 + WARM_UP)
+        if affordable_s < min(goal.most_s, LENGTHEN_LEAST * length_s) or length_s >= goal.most_s:
+            return None
+        return min(goal.most_s, affordable_s, 2 * length_s)
 
     def _lengthen_to(self, length_s: float) -> None:
         self._length_s = max(self._length_s, length_s)
 
     def _confirm(self, load: int) -> bool | None:
-        """Fresh trials at the answer; None where they are too short to show that the load lasts."""
-        missed = 0
-        while self._confirmed + missed < CONFIRMATIONS:
-            met = self._read(load, self._length_s).met
-            if met is None and self._length_s < self._goal.most_s:
-                return None
+        """Fresh trials at the answer; None where they are too short to show that the load lasts.
+
+        Where long trials refuted a load that short ones had passed, the long ones come first.
+        """
+        parts = (self._lasts, self._repeats) if self._slackens else (self._repeats, self._lasts)
+        return parts[0](load) and parts[1](load)
+
+    def _repeats(self, load: int) -> bool | None:
+        """Whether seven of eight trials pass; longer ones where they are too short to tell."""
+        held_s = self._held_s
+        while (carried := self._passes(load)) is None and (longer_s := self._longer_s_of_eight()) is not None:
+            self._length_s, self._confirmed, self._held_s = longer_s, 0, held_s
+        return carried
+
+    def _passes(self, load: int) -> bool | None:
+        missed = untold = 0
+        while missed <= FAILURES_TOLERATED:
+            if self._confirmed + missed == CONFIRMATIONS:
+                return True
+            met = self._readings.read(load, self._length_s).met
             if met:
                 self._confirmed += 1
                 self._held_s += self._length_s
                 self._carried.append(load)
             else:
                 missed += 1
-            if missed > FAILURES_TOLERATED:
-                return False
-        if self._goal.hold_s <= self._length_s:
-            return True
-        lasts = self._lasts(load)
-        if not lasts:
-            # Trials that do not see what comes later confirm nothing.
-            self._lengthen_to(min(self._goal.hold_s, self._goal.most_s))
-        return lasts
+                untold += met is None
+        return None if untold else False
 
     def _lasts(self, load: int) -> bool | None:
-        """Whether one of two long trials passes: one may have met a moment that is not the server's
-        doing. None where one is too short to show it, and longer ones may be made.
+        """Whether two long trials pass, or three of four: one may have met a moment that is not the
+        server's doing. They become longer where they are too short to tell.
         """
-        met: list[bool | None] = []
+        if self._hold_s <= self._length_s:
+            return True
         confirmed, held_s = self._confirmed, self._held_s
-        for _ in range(2):
-            met.append(self._read(load, self._goal.hold_s).met)
-            if met[-1]:
-                self._confirmed, self._held_s = confirmed, held_s + self._goal.hold_s
+        while (carried := self._holds(load)) is None:
+            longer_s = min(self._goal.most_s, 2 * self._hold_s)
+            left_s = self._goal.patience_s - self._readings.spent_s
+            if longer_s <= self._hold_s or left_s < HOLDS * self._readings.takes_s(longer_s):
+                return None
+            self._hold_s, self._confirmed, self._held_s = longer_s, confirmed, held_s
+        self._slackens = self._slackens or not carried
+        return carried
+
+    def _holds(self, load: int) -> bool | None:
+        confirmed, held_s = self._confirmed, self._held_s
+        passed = missed = untold = 0
+        while missed <= FAILURES_TOLERATED:
+            if passed == HOLDS + missed:
                 return True
-            # Until one passes, the short trials have confirmed nothing.
-            self._confirmed, self._held_s = 0, 0.0
-        return None if None in met and self._goal.hold_s < self._goal.most_s else False
+            met = self._readings.read(load, self._hold_s).met
+            if met:
+                passed += 1
+                self._carried.append(load)
+            else:
+                missed += 1
+                untold += met is None
+            # After one that failed, nothing is confirmed until enough of them pass.
+            shown = missed == 0 or passed == HOLDS + missed
+            self._confirmed, self._held_s = (confirmed, held_s + passed * self._hold_s) if shown else (0, 0.0)
+        return None if untold else False
 
 
 def search(measure: Measure, goal: Goal) -> Bounds:
     """Find the bounds."""
     return Search(goal, measure).run()
-
-
-def load_noise(readings: Sequence[NearReading], length_s: float) -> float | None:
-    """The standard deviation of one trial of this length as a part of the load; None where there
-    are too few readings.
-
-    A line through the excess over the logarithm of the load says how far the excess moves with the
-    load; the residuals say how far it moves without. A trial weighs as much as it is long, as the
-    variance of a mean falls with its length. Infinite where the slope may be zero.
-    """
-    if len(readings) < READINGS or len({load for load, _, _ in readings}) < 2:  # noqa: PLR2004 - a line needs two
-        return None
-    loads, lengths_s, excess = np.array(readings).T
-    weights = lengths_s / length_s
-    loads = np.log(loads) - np.average(np.log(loads), weights=weights)
-    excess -= np.average(excess, weights=weights)
-    spread = float(weights @ loads**2)
-    slope = float((weights * loads) @ excess) / spread
-    deviation = math.sqrt(float(weights @ (excess - slope * loads) ** 2) / (len(readings) - 2))
-    if slope <= 2 * deviation / math.sqrt(spread):
-        return math.inf
-    return deviation / slope
 
 
 def _between(low: int, high: int, part: float = 0.5) -> int | None:

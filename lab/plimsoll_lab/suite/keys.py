@@ -189,7 +189,7 @@ SEARCH: Keys = {
         kind="duration",
         default=f'"{_SEARCH.lasting_s:g}s"',
         example='"5m"',
-        means='Length of the trial that shows whether the answer lasts; "0" leaves it out.',
+        means='Length of the two trials that show whether the answer lasts; "0" leaves them out.',
     ),
 }
 

@@ -45,8 +45,8 @@ INITIAL_WINDOW_BYTES = 10 * 1448
 one."""
 RISE = 4.0
 """How many times higher each load of a search is than the last that passed, until one fails."""
-CONFIRMING_TRIALS = 8
-"""Longer ones at the answer; a longer trial warms up for half its length."""
+CONFIRMING_TRIALS, LONG_TRIALS = 8, 2
+"""At the answer; a trial longer than the first ones warms up for half its length."""
 LONGER = 1.5
 
 ONE_PROCESS_A_CONNECTION = ("fork", "threads")
@@ -131,7 +131,7 @@ def _search_s(suite: Suite, search: SearchSettings, point: Point) -> float:
     """How long a search takes at least: its trials become longer where they have to."""
     first_s = duration_s(str(point.load["duration"])) if "duration" in point.load else 1.0
     searching_s = _searching_trials(search) * trial_s(suite, point)
-    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + search.lasting_s)
+    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + LONG_TRIALS * search.lasting_s)
 
 
 def _searching_trials(search: SearchSettings) -> int:

@@ -110,7 +110,7 @@ class SearchSettings:
     patience_s: float = 3600.0
     """Seconds of trials after which a search ends with the bounds it has."""
     lasting_s: float = 60.0
-    """Seconds of the trial that shows whether the load lasts; 0 for none."""
+    """Seconds of each trial that shows whether the load lasts; 0 for none."""
 
     @property
     def key(self) -> str:
