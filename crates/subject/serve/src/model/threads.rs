@@ -194,10 +194,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::service::{NextStep, Output, Processed, ServiceContext};
+
+    /// A fault ends a test then, and a machine that is busy with something else does not.
+    const PATIENCE: Duration = Duration::from_secs(300);
 
     #[derive(Clone)]
     struct Panics;
@@ -207,7 +210,7 @@ mod tests {
             false
         }
 
-        fn send_timeout(&self) -> Option<std::time::Duration> {
+        fn send_timeout(&self) -> Option<Duration> {
             None
         }
 
@@ -232,6 +235,7 @@ mod tests {
     fn connection() -> (TcpStream, OwnedFd, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let client = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
         let (socket, peer) = listener.accept().expect("a connection");
         (client, socket.into(), peer)
     }
@@ -244,7 +248,7 @@ mod tests {
         let SpawnError { socket, error } = threads.begin(waiting, other).expect_err("there is room for no other");
         assert_eq!(error.to_string(), "1 threads have all memory mappings");
         drop(first);
-        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         while threads.open() > 0 {
             assert!(Instant::now() < deadline, "the first does not end");
             thread::yield_now();
@@ -258,7 +262,7 @@ mod tests {
         let (mut client, socket, peer) = connection();
         assert!(threads.begin(socket, peer).is_ok(), "a thread can be made");
         client.write_all(b"x").expect("the thread reads");
-        let deadline = Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         while threads.open() > 0 {
             assert!(Instant::now() < deadline, "the connection does not end");
             thread::yield_now();

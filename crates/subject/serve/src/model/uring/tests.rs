@@ -2,16 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_reactor::worker_group::{Growth, WorkerGroup};
+use plimsoll_reactor::worker_group::{Growth, TableInit, WorkerGroup};
 use plimsoll_sys::net::{self, Sharing};
 
 use super::*;
 use crate::service::Echo;
+
+/// How long a client waits for the server, and the other way round: a fault ends a test then, and a
+/// machine that is busy with something else does not.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 const ROOMY: Sizes =
     Sizes { submissions: 64, completions: 256, slots: 512, buffers: 64, buffer_bytes: 4096, accepts: 8 };
@@ -31,12 +36,14 @@ fn serve_at<const ADDRESSES: usize>(
     let listeners: [_; ADDRESSES] = std::array::from_fn(|_| {
         net::listen(SocketAddr::from(([127, 0, 0, 1], 0)), Sharing::Alone).expect("a free port")
     });
+    // A copy of all descriptors would hold the sockets of other tests open until this one ends.
+    let only = TableInit::Only(listeners.iter().map(AsRawFd::as_raw_fd).collect());
     let address = std::array::from_fn(|number| net::local_address(&listeners[number]).expect("bound"));
     let state = Arc::new(ServerState::new(None, None, u64::MAX, Box::new(|_| {})));
     let (listeners, shared) = (Arc::new(Vec::from(listeners)), Arc::clone(&state));
     let table =
         move |handle: LoopHandle| run(&handle, ConnectionSource::Own(&listeners), &Echo::default(), &shared, sizes);
-    let mut group = WorkerGroup::new(1, growth, table).expect("an event");
+    let mut group = WorkerGroup::new(1, growth, table).expect("an event").with_table_init(only);
     group.add_table(0).expect("a table");
     let clients = thread::spawn(move || clients(address));
     while !clients.is_finished() {
@@ -61,7 +68,8 @@ fn message(seed: usize, length: usize) -> Vec<u8> {
 /// A client that reads while it writes, and goes only when it has everything.
 fn exchange(address: SocketAddr, seed: usize, length: usize) {
     let mut reader = TcpStream::connect(address).expect("it listens");
-    reader.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+    reader.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    reader.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
     let mut writer = reader.try_clone().expect("a stream can be cloned");
     let sent = message(seed, length);
     let writing = thread::spawn(move || writer.write_all(&sent).expect("the server reads"));
@@ -89,32 +97,43 @@ fn a_tiny_pool_starves_nobody() {
 fn clients_that_never_stop_to_send_share_a_tiny_pool() {
     const CLIENTS: isize = 12;
     const ENOUGH: usize = 64 * 1024;
+    /// Each has at least this on its way: more than the pool holds, and less than a socket would.
+    const AHEAD: usize = 32 * 1024;
     let sizes = Sizes { buffers: 2, buffer_bytes: 64, ..ROOMY };
     serve(sizes, Growth::Never, |address| {
         let left = AtomicIsize::new(CLIENTS);
         thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 let mut reader = TcpStream::connect(address).expect("it listens");
-                reader.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+                reader.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+                reader.set_write_timeout(Some(PATIENCE)).expect("a timeout can be set");
                 let (mut writer, left) = (reader.try_clone().expect("a stream can be cloned"), &left);
+                let read = Arc::new(AtomicUsize::new(0));
+                let seen = Arc::clone(&read);
                 scope.spawn(move || {
+                    let mut sent = 0;
                     // Nobody ends before the last one has enough.
                     while left.load(Ordering::Relaxed) > 0 {
-                        writer.write_all(&[7; 4096]).expect("the server reads");
+                        if sent < seen.load(Ordering::Relaxed) + AHEAD {
+                            writer.write_all(&[7; 4096]).expect("the server reads");
+                            sent += 4096;
+                        } else {
+                            thread::yield_now();
+                        }
                     }
                     writer.shutdown(std::net::Shutdown::Write).expect("it is connected");
                 });
                 scope.spawn(move || {
-                    let (mut buffer, mut read) = ([0; 4096], 0);
+                    let mut buffer = [0; 4096];
                     loop {
                         let Ok(length) = reader.read(&mut buffer) else {
                             left.store(0, Ordering::Relaxed);
-                            panic!("the server has forgotten it after {read} bytes");
+                            panic!("the server has forgotten it after {} bytes", read.load(Ordering::Relaxed));
                         };
-                        if (read..read + length).contains(&ENOUGH) {
+                        let before = read.fetch_add(length, Ordering::Relaxed);
+                        if (before..before + length).contains(&ENOUGH) {
                             left.fetch_sub(1, Ordering::Relaxed);
                         }
-                        read += length;
                         if length == 0 {
                             break;
                         }
@@ -144,7 +163,7 @@ fn a_full_table_gets_another_where_it_may() {
     let (totals, tables) = serve(Sizes { slots: 4, ..ROOMY }, Growth::AsNeeded, |address| {
         let mut streams: Vec<TcpStream> = (0..18).map(|_| TcpStream::connect(address).expect("it listens")).collect();
         for (stream, seed) in streams.iter_mut().zip(0..) {
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
             stream.write_all(&message(seed, 100)).expect("the server reads");
             let mut answer = [0; 100];
             stream.read_exact(&mut answer).expect("the server answers");
@@ -159,7 +178,7 @@ fn a_busy_listener_gets_the_slots_that_a_quiet_one_does_not_need() {
     let (totals, tables) = serve_at(Sizes { slots: 4, ..ROOMY }, Growth::AsNeeded, |[busy, _quiet]| {
         let mut streams: Vec<TcpStream> = (0..17).map(|_| TcpStream::connect(busy).expect("it listens")).collect();
         for stream in &mut streams {
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
             stream.write_all(b"here").expect("the server reads");
             stream.read_exact(&mut [0; 4]).expect("the server answers");
         }
@@ -174,7 +193,7 @@ fn a_slot_is_reused_without_a_trace_of_its_last_connection() {
     let (totals, _) = serve(sizes, Growth::Never, |address| {
         for seed in 0..100 {
             let mut stream = TcpStream::connect(address).expect("it listens");
-            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout can be set");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
             stream.write_all(&message(seed, 1000)).expect("the server reads");
             let mut answer = [0; 1000];
             stream.read_exact(&mut answer[..1 + seed * 9]).expect("the server answers");
