@@ -315,6 +315,14 @@ def test_warnings_about_the_machine_are_data_with_a_remedy() -> None:
     assert all(warning.message and warning.remedy for warning in warnings)
 
 
+@pytest.mark.parametrize(("withheld_s", "is_told"), [(0.7, True), (0.5, False)])
+def test_moments_without_a_cpu_that_move_a_99th_percentile_are_told(withheld_s: float, *, is_told: bool) -> None:
+    """A minute may lack fifteen seconds of a core and be quiet on average."""
+    warnings = judge(but(steal_cores=0.02, withheld_s=withheld_s, window_s=60.0)).warnings
+    assert [warning.code for warning in warnings] == (["steal"] if is_told else [])
+    assert all(f"{withheld_s:.2f} s of CPU in a few moments" in warning.message for warning in warnings)
+
+
 def test_a_few_failed_requests_are_a_warning() -> None:
     summary = GOOD_LOAD | {"requests": {"completed": 99_999, "failed": 1, "timed_out": 0}, "errors": {"read": 1}}
     judgement = judge(but(load_summary=summary))

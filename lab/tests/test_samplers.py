@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSamp
 from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_cpu_s, read_descriptors, softirq_threads
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
 from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter, Usage
-from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler
+from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler, withheld_s
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
 
@@ -205,3 +206,17 @@ def test_shared_memory_of_a_group_is_its_own_and_the_page_cache_is_not(tmp_path:
     meters: list[Meter] = [CgroupV2Meter(folder=tmp_path), CgroupV1Meter(cpuacct=tmp_path, memory=tmp_path)]
     for meter in meters:
         assert meter.read(thorough=True) == Usage(cpu_s=2.0, memory_bytes=600_000)
+
+
+def test_what_a_hypervisor_withholds_counts_in_the_moments_in_which_it_is_much() -> None:
+    def readings(*steps: tuple[float, float]) -> list[tuple[float, float]]:
+        """When each was made and what was withheld by then, after steps of so many seconds."""
+        return list(itertools.accumulate(steps, lambda sums, step: (sums[0] + step[0], sums[1] + step[1])))
+
+    quiet = [(1.0, 0.01)] * 30
+    assert withheld_s([]) == 0
+    assert withheld_s(readings(*quiet, *quiet)) == 0
+    assert withheld_s(readings(*quiet, (1.0, 0.5), (1.0, 0.8), *quiet)) == pytest.approx(1.3)
+    # Ticks of 10 ms: in so short a window two of them may be rounding.
+    assert withheld_s(readings((0.0, 7.0), (0.15, 0.02))) == 0
+    assert withheld_s(readings((0.0, 7.0), (0.15, 0.03))) == pytest.approx(0.03)

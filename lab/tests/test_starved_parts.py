@@ -81,6 +81,7 @@ ready_timeout = "1500ms"
 trial_timeout = "1500ms"
 """
 OTHERS_CORES = 1.9
+WITHHELD_CORES = 0.15
 
 
 def trial_beside_others(monkeypatch: pytest.MonkeyPatch, fake: str, waited_s: float) -> TrialRecord:
@@ -137,3 +138,21 @@ def test_a_generator_that_used_the_cpus_itself_has_failed(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("fake", ["hang", "never_ready"])
 def test_a_trial_whose_part_had_a_cpu_has_failed_beside_others_too(monkeypatch: pytest.MonkeyPatch, fake: str) -> None:
     assert trial_beside_others(monkeypatch, fake, waited_s=0.0).outcome == "failed"
+
+
+def test_a_trial_that_lacked_a_cpu_for_moments_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was called quiet: on average less than a quarter of a core was withheld."""
+
+    def machine() -> MachineUsage:
+        steal_s = WITHHELD_CORES * time.monotonic()
+        return MachineUsage(busy_s=0.0, softirq_threads_s=0.0, throttled_s=None, steal_s=steal_s)
+
+    monkeypatch.setattr(agent, "read_machine", machine)
+    monkeypatch.setenv("FAKE_WINDOW_S", "0.5")
+    plan = expand(read_text(SUITE, source="starved.toml", directory="."), seed=1)
+    with LocalHost() as host:
+        record = run_trial(host, str(FAKE), plan.suite, plan.points[0], plan.trials[0])
+    assert record.outcome == "ok"
+    said = retry_reason(record)
+    assert said is not None
+    assert re.match(r"the hypervisor withheld 0\.\d\d s of CPU in a few moments of a window of ", said)

@@ -229,7 +229,15 @@ def _measure(
         foreign_cores=_foreign_cores(testbed, point, beside, partial.window),
         links=links,
     )
-    return judge(replace(observed, generator_waited=_longest_wait(beside), unmerged=unmerged, warnings=tuple(warnings)))
+    return judge(
+        replace(
+            observed,
+            generator_waited=_longest_wait(beside),
+            withheld_s=monitors.sampler.withheld_s(),
+            unmerged=unmerged,
+            warnings=tuple(warnings),
+        )
+    )
 
 
 def held_to_expectations(

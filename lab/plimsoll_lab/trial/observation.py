@@ -14,8 +14,9 @@ FOREIGN_CORES_TOLERATED = 0.25
 ms a CPU, so in a window of 0.3 s on two CPUs less is indistinguishable from nothing."""
 SAMPLE_LAG_TOLERATED = 0.05
 """How late the server's usage may be read, as a part of the window."""
-THROTTLED_TOLERATED = 0.01
-"""A quota that withholds a hundredth of the window's time has already moved a 99th percentile."""
+WITHHELD_TOLERATED = 0.01
+"""A quota or a hypervisor that withholds a hundredth of the window's time has already moved a 99th
+percentile."""
 UNSTABLE = 1.3
 """The server's CPU in the one half of a window over that in the other, beyond which there was no
 steady state."""
@@ -54,6 +55,8 @@ class Observation:
     """How late the ends of the window were seen, together."""
     window_missed: bool = False
     """Whether the window was over before its opening was seen."""
+    withheld_s: float = 0.0
+    """CPU seconds that the hypervisor withheld, of moments in which it withheld much."""
     throttled_s: float | None = None
     """CPU time that a quota withheld over the window, in seconds; None where it cannot be read."""
     busy_cores: float | None = None
@@ -199,7 +202,16 @@ def machine_warnings(seen: Observation) -> list[ResultWarning]:
                 remedy="use a machine, or an hour, with less contention",
             )
         )
-    if seen.window_s and seen.throttled_s and seen.throttled_s > THROTTLED_TOLERATED * seen.window_s:
+    elif seen.window_s and seen.withheld_s > WITHHELD_TOLERATED * seen.window_s:
+        warnings.append(
+            ResultWarning(
+                code="steal",
+                message=f"the hypervisor withheld {seen.withheld_s:.2f} s of CPU in a few moments of a window of "
+                f"{seen.window_s:.2f} s",
+                remedy="use a machine, or an hour, with less contention",
+            )
+        )
+    if seen.window_s and seen.throttled_s and seen.throttled_s > WITHHELD_TOLERATED * seen.window_s:
         warnings.append(
             ResultWarning(
                 code="throttled",

@@ -9,9 +9,10 @@ them: they are read the less often the more they cost.
 
 from __future__ import annotations
 
+import itertools
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.hosts.messages import Connection, HostSample, TakeSample
@@ -22,6 +23,11 @@ EVERY_S = 1.0
 """Once a second shows a trend; a sample takes about a millisecond."""
 EXPENSIVE_SHARE = 0.001
 """The part of a core that costly reads may take over a window, except at its two ends."""
+MUCH_WITHHELD = 0.1
+"""A hypervisor that withholds this much of a core for a second stops somebody for milliseconds, on
+machines of few CPUs. Less is what guests lose all the time."""
+LEAST_WITHHELD_S = 0.025
+"""More than two ticks of the kernel's clock, which may be rounding."""
 
 
 class Sampler:
@@ -39,12 +45,14 @@ class Sampler:
         self._expensive_at = float("inf")
         self._own_s = 0.0
         self._timeline: list[Json] = []
+        self._steal: list[tuple[float, float]] = []
         self._connections: list[Json] = []
 
     def foresee(self) -> None:
         """The window will open, and nothing crosses the network until then."""
         self._first = self._sample({}, 0.0, counters=True, expensive=False)
         self._timeline.clear()
+        self._steal.clear()
 
     def begin(self, parts: Mapping[str, Process]) -> None:
         """The window opens."""
@@ -78,6 +86,12 @@ class Sampler:
             "timeline": self._timeline,
         }
 
+    def withheld_s(self) -> float:
+        """CPU seconds that the hypervisor withheld from the server's machine in the window, of
+        moments in which it withheld much.
+        """
+        return withheld_s(self._steal)
+
     def _sample(
         self, parts: Mapping[str, Process], now: float, *, counters: bool, expensive: bool
     ) -> dict[str, Mapping[str, int]]:
@@ -86,7 +100,7 @@ class Sampler:
         costs: dict[str, Json] = {name: {} for name in parts}
         states: dict[str, Mapping[str, int]] = {}
         totals: dict[str, Mapping[str, int]] = {}
-        machine: Mapping[str, object] = {}
+        machine: Mapping[str, float | int | None] = {}
         expensive_s = 0.0
         for connection, hosts in self._agents():
             own = {
@@ -111,6 +125,9 @@ class Sampler:
             expensive_s = max(expensive_s, found.expensive_s)
         if expensive:
             self._expensive_at = now + expensive_s / EXPENSIVE_SHARE
+        steal_s = machine.get("steal_s")
+        if steal_s is not None:
+            self._steal.append((at_s, steal_s))
         self._timeline.append({"at_s": at_s, "machine": dict(machine), "hosts": states, "parts": costs})
         return totals
 
@@ -141,6 +158,14 @@ class Sampler:
             server_port=self._port if serves else None,
             server_families=tuple(int(each) for each in self._families),
         )
+
+
+def withheld_s(read: Sequence[tuple[float, float]]) -> float:
+    """CPU seconds that a hypervisor withheld, of moments in which it withheld much. A moment lies
+    between two readings: when they were made, and what it had withheld by then.
+    """
+    moments = [(last_at - at, last - steal) for (at, steal), (last_at, last) in itertools.pairwise(read)]
+    return sum(steal for long_s, steal in moments if steal > max(LEAST_WITHHELD_S, MUCH_WITHHELD * long_s))
 
 
 def _cost(sample: HostSample, number: int) -> Json:

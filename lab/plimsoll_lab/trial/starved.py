@@ -13,7 +13,7 @@ from plimsoll_lab.hosts.samplers.threads import RunQueue
 from plimsoll_lab.problem import HostLost, LabError
 from plimsoll_lab.store.records import ResultWarning
 from plimsoll_lab.suite.placement import SERVER
-from plimsoll_lab.trial.observation import FOREIGN_CORES_TOLERATED, THROTTLED_TOLERATED
+from plimsoll_lab.trial.observation import FOREIGN_CORES_TOLERATED, WITHHELD_TOLERATED
 from plimsoll_lab.trial.validity import STARVED, Judgement
 
 LEAST_S = 1.0
@@ -126,7 +126,7 @@ def outside_cause(wait: Wait | None) -> ResultWarning | None:
         ("steal", steal > FOREIGN_CORES_TOLERATED, f"the hypervisor withheld {steal:.2f} cores"),
         (
             "throttled",
-            wait.throttled_s > THROTTLED_TOLERATED * wait.length_s,
+            wait.throttled_s > WITHHELD_TOLERATED * wait.length_s,
             f"a CPU quota held threads back for {wait.throttled_s:.1f} s",
         ),
     )
