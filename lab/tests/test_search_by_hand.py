@@ -431,17 +431,18 @@ def test_no_higher_load_is_tried_where_there_is_no_time_to_confirm_it(patience_s
 
 
 @pytest.mark.parametrize(
-    ("patience_s", "carried", "tried"), [(140, 70, [80, 53]), (143, 70, [80, 71, 47]), (143, 75, [80, 71])]
+    ("patience_s", "carried", "tried"), [(140, 70, [80, 54]), (143, 70, [80, 71, 48]), (143, 75, [80, 71])]
 )
 def test_a_load_that_is_likelier_to_pass_is_tried_where_there_is_time_for_no_two(
     patience_s: float, carried: int, tried: Sequence[int]
 ) -> None:
     """22.5 s are spent when 80 has failed, and two loads take 120 s. 71 is the first step below 80,
-    and 53 a width; once 71 has failed too there is time for no two, and 47 is a width below it.
+    and 54 a width; once 71 has failed too there is time for no two, and 48 is a width below it.
+    Neither is further below than a width: the search has finished.
     """
     trials, found = made(*patient(patience_s, most=lambda length_s: 100 if length_s < 5 else carried))
     assert list(dict.fromkeys(load for load, length_s in trials if length_s == 5)) == tried
-    assert (found.lower, found.confirmed) == (tried[-1], 8)
+    assert (found.lower, found.confirmed, found.finished) == (tried[-1], 8, True)
 
 
 @pytest.mark.parametrize(("patience_s", "longer"), [(100, False), (200, True)])
@@ -449,7 +450,7 @@ def test_a_lower_load_is_confirmed_where_there_is_no_time_for_trials_that_tell(
     patience_s: float, *, longer: bool
 ) -> None:
     """22.5 s are spent when two trials at 80 have told nothing. Eight of 7.5 s, half as long again,
-    take 90 s. Of 53 trials of 5 s tell.
+    take 90 s. Of 54 trials of 5 s tell.
     """
     trials, found = made(*patient(patience_s, least_told_s=7.5, most=lambda _: 100))
     if longer:
@@ -457,8 +458,8 @@ def test_a_lower_load_is_confirmed_where_there_is_no_time_for_trials_that_tell(
         assert (found.lower, found.held_s) == (80, 80)
     else:
         # It ends near 80, of which nothing is known, and not near 113.
-        assert trials == [*RISING, *[(80, 5)] * 2, *[(53, 5)] * 8]
-        assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (53, 113, 8, ())
+        assert trials == [*RISING, *[(80, 5)] * 2, *[(54, 5)] * 8]
+        assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (54, 113, 8, ())
     assert found.finished == longer
 
 
@@ -534,3 +535,50 @@ def test_while_a_lower_load_is_confirmed_the_answer_is_what_the_search_has_found
         (71, 80, 1),
     ]
     assert known[7].unconfirmed == (80,)
+
+
+def test_a_search_that_ends_as_it_goes_further_has_found_what_was_asked() -> None:
+    """80 is confirmed, and 113 is less than half as much again; the patience ends at 95."""
+    measure = carries(lambda _: 100)
+
+    def impatient(load: int, length_s: float) -> Reading:
+        if load == 95:
+            raise OutOfPatience
+        return measure(load, length_s)
+
+    found = search(impatient, GOAL)
+    assert (found.lower, found.upper, found.confirmed, found.finished) == (80, 113, 8, True)
+    assert not search(impatient, replace(GOAL, width=0.4)).finished
+
+
+def test_a_load_that_told_nothing_is_no_matter_once_the_lowest_has_failed() -> None:
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=load <= 100 if length_s < 5 else None if load == 80 else False)
+
+    found = search(measure, GOAL)
+    assert (found.lower, found.upper, found.finished) == (None, 10, True)
+
+
+def test_the_length_of_trials_is_that_of_those_which_confirmed_the_answer() -> None:
+    """Of 95 nothing is told by trials of up to 30 s; 80 was confirmed by some of 5 s."""
+
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=None if load == 95 and length_s > 1 else load <= 100)
+
+    trials, found = made(replace(GOAL, most_s=30), measure)
+    assert trials[-1] == (95, 30)
+    assert (found.lower, found.confirmed, found.held_s, found.trial_s) == (80, 8, 40, 5)
+
+
+def test_a_search_that_ends_below_a_load_that_told_nothing_answers_with_that_load() -> None:
+    """Nothing failed at 80: 64 is to be confirmed next, and the patience ends before its first
+    trial.
+    """
+
+    def measure(load: int, length_s: float) -> Reading:
+        if load < 80 and length_s > 1:
+            raise OutOfPatience
+        return Reading(met=None if length_s > 1 else load <= 100)
+
+    found = search(measure, replace(GOAL, most_s=30))
+    assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (80, 113, 0, ())

@@ -45,8 +45,9 @@ LOADS_AGAIN, LOADS_REFUSED = 6, 3
 a rule: what there is no time for is not begun."""
 
 
-Held = tuple[int, int, float]
-"""A load that is confirmed, the trials that passed there, and how many seconds these lasted."""
+Held = tuple[int, int, float, float]
+"""A load that is confirmed, the trials that passed there, how many seconds these lasted together,
+and each of the eight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,13 +149,13 @@ class Search:
                     self._search_again(longer_s)
                 finished = self._settle()
         except OutOfPatience:
-            finished = False
+            finished = self._held is not None and self._bad is not None and self._is_near(self._held[0], self._bad)
         return self.bounds(finished=finished)
 
     def bounds(self, *, finished: bool = False) -> Bounds:
         """What the trials made until now have decided."""
-        noise = self._readings.noise(self._length_s)
-        lower, confirmed, held_s = self._answer()
+        lower, confirmed, held_s, trial_s = self._answer()
+        noise = self._readings.noise(trial_s)
         if lower is None and self._bad is not None:
             # Longer trials have refuted the load to go on from, and shorter ones passed below it.
             lower = max((load for load in self._carried if load < self._bad), default=None)
@@ -169,21 +170,24 @@ class Search:
             finished=finished,
             confirmed=confirmed,
             unconfirmed=tuple(self._unconfirmed),
-            trial_s=self._length_s,
+            trial_s=trial_s,
             held_s=held_s,
             precision=None if noise is None else noise / NOISE_TOLERATED,
         )
 
-    def _answer(self) -> tuple[int | None, int, float]:
+    def _answer(self) -> tuple[int | None, int, float, float]:
         """The highest load that is confirmed; until one is, the one that is being confirmed, or the
-        highest below it, at which a trial has passed. With the trials that confirm it, and how long
-        these lasted.
+        highest below it, at which a trial has passed. Where nothing failed above that one, and
+        nothing confirms it yet, the load at which the search came here. With the trials that
+        confirm it, and how long these lasted.
         """
         if self._held is not None:
             return self._held
-        if self._candidate is None:
-            return self._good, 0, 0.0
-        return max(load for load in self._carried if load <= self._candidate), self._confirmed, self._held_s
+        nothing_failed = self._untold is not None and (self._bad is None or self._untold < self._bad)
+        if self._candidate is None or (nothing_failed and not self._confirmed):
+            return self._good, 0, 0.0, self._length_s
+        lower = max(load for load in self._carried if load <= self._candidate)
+        return lower, self._confirmed, self._held_s, self._length_s
 
     def left_s(self) -> float | None:
         """About how many seconds of trials are still to come; None while nothing has failed yet."""
@@ -297,7 +301,7 @@ class Search:
             self._candidate, self._confirmed, self._held_s = candidate, 0, 0.0
             carried = self._confirm(candidate)
             if carried:
-                self._held = (candidate, self._confirmed, self._held_s)
+                self._held = (candidate, self._confirmed, self._held_s, self._length_s)
             elif carried is None:
                 # Nothing failed there: the answer may lie near.
                 self._untold, step = candidate, self._goal.width / 2
@@ -310,15 +314,17 @@ class Search:
             else:
                 if not self._has_time_for(1):
                     self._length_s = shortest_s
-                candidate = self._below(candidate, step if self._has_time_for(2) else max(step, self._goal.width))
+                candidate = self._below(candidate, step) if self._has_time_for(2) else self._far_below(candidate, step)
                 step *= 2
         if self._held is None:
             self._candidate = None
-            return self._untold is None
-        if self._bad is None:
-            return self._untold is None
-        held = self._held[0]
-        return self._bad <= held * (1 + self._goal.width) or _between(held, self._bad) is None
+            # Where the lowest load failed, those above it that told nothing are no matter.
+            return self._untold is None or self._bad == self._goal.lowest
+        return self._untold is None if self._bad is None else self._is_near(self._held[0], self._bad)
+
+    def _is_near(self, lower: int, upper: int) -> bool:
+        """Whether bounds are as near as was asked, or as whole loads are."""
+        return upper <= lower * (1 + self._goal.width) or _between(lower, upper) is None
 
     def _refute(self, load: int) -> None:
         if self._held is None:
@@ -330,6 +336,15 @@ class Search:
         """The next load to confirm below one that was not; None below the lowest."""
         lower = max(self._goal.lowest, min(load - 1, math.floor(load / (1 + step))))
         return lower if lower < load else None
+
+    def _far_below(self, load: int, step: float) -> int | None:
+        """The same where there is time for no second one: at least the width below, and no further
+        than that from it if that is enough.
+        """
+        if step > self._goal.width:
+            return self._below(load, step)
+        within = math.ceil(load / (1 + self._goal.width))
+        return within if self._goal.lowest <= within < load else self._below(load, self._goal.width)
 
     def _above(self, held: int) -> int | None:
         """The next load to confirm above one that is; None where that is near enough to one that is
