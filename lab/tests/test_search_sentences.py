@@ -143,6 +143,4 @@ def test_how_an_answer_was_confirmed_and_which_loads_were_given_up_is_said() -> 
     search = SearchRecord(number=1, block=1, point=0, state="complete", lower=1000, upper=1050)
     assert confirmation(search) == ""
     told = confirmation(search.model_copy(update={"confirmed": 8, "unconfirmed": [1100, 1050]}))
-    assert told == (
-        "8 of 8 fresh trials passed at 1,000; found good at first, and given up as fresh trials failed: 1,100 and 1,050"
-    )
+    assert told == ("8 of 8 fresh trials passed at 1,000; given up, as fresh trials failed there: 1,100 and 1,050")

@@ -226,7 +226,7 @@ def confirmation(search: SearchRecord) -> str:
         told.append(f"{search.confirmed} of {CONFIRMATIONS} fresh trials passed at {search.lower:,}")
     if search.unconfirmed:
         loads = formatting.listed([f"{load:,}" for load in search.unconfirmed])
-        told.append(f"found good at first, and given up as fresh trials failed: {loads}")
+        told.append(f"given up, as fresh trials failed there: {loads}")
     return "; ".join(told)
 
 

@@ -94,7 +94,7 @@ class Bounds:
     confirmed: int = 0
     """Confirming trials made at `lower` that passed."""
     unconfirmed: tuple[int, ...] = ()
-    """Loads that the search had found good and confirming trials did not."""
+    """Loads that were tried as the answer, and failed confirming trials."""
     trial_s: float = 0.0
     """Seconds of each confirming trial."""
     held_s: float = 0.0
