@@ -103,14 +103,14 @@ def minute(name: str, rate: int, seed: int) -> Json:
 
 
 def holds(record: Json) -> bool | None:
-    """Whether the minute held; None where no load was found, or the minute is no result."""
+    """Whether the minute held; None where no load was found, or the minute does not tell."""
     made = record["minute"]
     if made is None or made["outcome"] in {"invalid", "generator_limited"}:
         return None
     p99_us, rate = made["figures"]["response_time_us.p99"], made["figures"]["completed_rate"]
-    if made["outcome"] != "ok" or p99_us is None or rate is None:
+    if made["outcome"] != "ok" or (rate is not None and rate < COMPLETED * record["lower"]):
         return False
-    return bool(p99_us < LIMIT_US and rate >= COMPLETED * record["lower"])
+    return None if p99_us is None or rate is None else bool(p99_us < LIMIT_US)
 
 
 def render(made: Sequence[Json]) -> str:
