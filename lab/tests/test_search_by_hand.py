@@ -445,12 +445,12 @@ def test_a_load_that_is_likelier_to_pass_is_tried_where_there_is_time_for_no_two
     assert (found.lower, found.confirmed, found.finished) == (tried[-1], 8, True)
 
 
-@pytest.mark.parametrize(("patience_s", "longer"), [(100, False), (200, True)])
+@pytest.mark.parametrize(("patience_s", "longer"), [(100, False), (210, True)])
 def test_a_lower_load_is_confirmed_where_there_is_no_time_for_trials_that_tell(
     patience_s: float, *, longer: bool
 ) -> None:
     """22.5 s are spent when two trials at 80 have told nothing. Eight of 7.5 s, half as long again,
-    take 90 s. Of 54 trials of 5 s tell.
+    take 90 s, and a lower load 60 s more. Of 54 trials of 5 s tell.
     """
     trials, found = made(*patient(patience_s, least_told_s=7.5, most=lambda _: 100))
     if longer:
@@ -461,6 +461,57 @@ def test_a_lower_load_is_confirmed_where_there_is_no_time_for_trials_that_tell(
         assert trials == [*RISING, *[(80, 5)] * 2, *[(54, 5)] * 8]
         assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (54, 113, 8, ())
     assert found.finished == longer
+
+
+def test_longer_trials_at_a_load_leave_the_time_for_a_lower_one() -> None:
+    """The last two of eight at 80 tell nothing, however long they are: 67.5 s are spent, and of 240
+    a lower load takes 60. Trials of 10 s left 52.5 s, and nothing was confirmed.
+    """
+    seen: list[Trial] = []
+    goal, measure = patient(240, most=lambda _: 100)
+
+    def late(load: int, length_s: float) -> Reading:
+        seen.append((load, length_s))
+        tells = load < 60 or length_s == 1 or seen.count((load, length_s)) <= 6
+        return measure(load, length_s) if tells else replace(measure(load, length_s), met=None)
+
+    trials, found = made(goal, late)
+    # (240 - 60 - 67.5) / 8 / 1.5 s.
+    assert trials == [*RISING, *[(80, 5)] * 8, *[(80, 9.375)] * 8, *[(54, 5)] * 8]
+    assert (found.lower, found.upper, found.confirmed, found.finished) == (54, 113, 8, False)
+
+
+@pytest.mark.parametrize(("patience_s", "longer"), [(400, False), (500, True)])
+def test_longer_trials_that_show_that_a_load_lasts_leave_the_time_for_a_lower_one(
+    patience_s: float, *, longer: bool
+) -> None:
+    """157.5 s are spent once two of 30 s have told nothing at 80; two of 60 s take 180 s. A lower
+    load takes 150 s, with long trials that are as short as at first.
+    """
+    goal, measure = patient(patience_s, most=lambda _: 100)
+
+    def late(load: int, length_s: float) -> Reading:
+        reading = measure(load, length_s)
+        return replace(reading, met=None) if load >= 60 and length_s >= 30 else reading
+
+    trials, found = made(replace(goal, hold_s=30), late)
+    at_80 = [*[(80, 5)] * 8, *[(80, 30)] * 2, *([(80, 60)] * 2 if longer else [])]
+    assert trials == [*RISING, *at_80, *[(54, 5)] * 8, *[(54, 30)] * 2]
+    assert (found.lower, found.confirmed, found.held_s, found.finished) == (54, 8, 100, False)
+
+
+def test_no_load_that_longer_trials_have_passed_is_the_upper_bound() -> None:
+    """Of a second 130 and 96 fail. Of two 72, 109 and 130 pass and tell nothing; 58 is confirmed.
+    It was said not to carry 96.
+    """
+
+    def measure(load: int, length_s: float) -> Reading:
+        met = load <= 90 if length_s == 1 else None if load >= 60 else True
+        return Reading(met=met, excess=-0.1)
+
+    trials, found = made(replace(BLIND, highest=130, most_s=2), measure)
+    assert {(96, 1), (109, 2), (130, 2)} <= set(trials)
+    assert (found.lower, found.upper, found.confirmed, found.finished) == (58, None, 8, False)
 
 
 def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
@@ -488,9 +539,9 @@ def test_the_time_that_is_left_in_figures() -> None:
 
 def test_the_time_that_is_left_includes_the_long_trial_and_all_that_decide() -> None:
     """Two of three trials of 1 s for each of three halvings, eight of 5 s, and two of 60 s."""
-    left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 18])
+    left = left_at(replace(GOAL, trials=3, hold_s=60), carries(lambda _: 100), [6, 10, 11, 18, 19])
     # Once the load is being confirmed: one halving of two trials of 5 s, and at last the long ones.
-    assert left == [6 + 40 + 120, 10 + 40 + 120, 10 + 35 + 120, 10 + 120]
+    assert left == [6 + 40 + 120, 10 + 40 + 120, 10 + 35 + 120, 10 + 120, 10 + 60]
 
 
 def test_a_search_that_is_interrupted_knows_what_it_has() -> None:

@@ -144,3 +144,11 @@ def test_how_an_answer_was_confirmed_and_which_loads_were_given_up_is_said() -> 
     assert confirmation(search) == ""
     told = confirmation(search.model_copy(update={"confirmed": 8, "unconfirmed": [1100, 1050]}))
     assert told == ("8 of 8 fresh trials passed at 1,000; given up, as fresh trials failed there: 1,100 and 1,050")
+    # Where its patience ended after six of six, two had not failed.
+    for passed, words in (
+        (7, "7 of 8 fresh trials passed at 1,000"),
+        (1, "1 fresh trial had"),
+        (6, "6 fresh trials had"),
+    ):
+        ended = " passed at 1,000 when the search ended, of the 8 it asks for" if passed < 7 else ""
+        assert confirmation(search.model_copy(update={"confirmed": passed})) == words + ended

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
-from plimsoll_lab.stats.capacity import CONFIRMATIONS
+from plimsoll_lab.stats.capacity import CONFIRMATIONS, FAILURES_TOLERATED
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -223,7 +223,11 @@ def confirmation(search: SearchRecord) -> str:
     """
     told = []
     if search.confirmed and search.lower is not None:
-        told.append(f"{search.confirmed} of {CONFIRMATIONS} fresh trials passed at {search.lower:,}")
+        if search.confirmed < CONFIRMATIONS - FAILURES_TOLERATED:
+            passed = f"{counted(search.confirmed, 'fresh trial')} had passed at {search.lower:,} when the search ended"
+            told.append(f"{passed}, of the {CONFIRMATIONS} it asks for")
+        else:
+            told.append(f"{search.confirmed} of {CONFIRMATIONS} fresh trials passed at {search.lower:,}")
     if search.unconfirmed:
         loads = formatting.listed([f"{load:,}" for load in search.unconfirmed])
         told.append(f"given up, as fresh trials failed there: {loads}")

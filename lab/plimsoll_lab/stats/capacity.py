@@ -121,11 +121,17 @@ class Search:
         self._good: int | None = None
         self._bad: int | None = None
         self._carried: list[int] = []
-        self._shorter: tuple[int | None, int | None] = (None, None)
-        """The bounds that shorter trials found."""
+        self._shorter_good: int | None = None
+        """The highest load that shorter trials passed."""
+        self._failed: list[int] = []
+        """Loads that did not pass, in trials of any length."""
         self._length_s = goal.first_s
+        self._shortest_s = max(goal.first_s, goal.least_s)
+        """Seconds of the shortest trials that confirm an answer."""
         self._hold_s = goal.hold_s
         """Seconds of the long trials, which become longer where they cannot tell."""
+        self._to_hold = HOLDS
+        """The long trials that are still to pass at the load that is being confirmed."""
         self._candidate: int | None = None
         """The load that is being confirmed."""
         self._confirmed = 0
@@ -159,11 +165,11 @@ class Search:
         if lower is None and self._bad is not None:
             # Longer trials have refuted the load to go on from, and shorter ones passed below it.
             lower = max((load for load in self._carried if load < self._bad), default=None)
-        shorter_lower, shorter_upper = self._shorter
-        lower, upper = (shorter_lower, None) if lower is None and self._bad is None else (lower, self._bad)
-        if upper is None and shorter_upper is not None and (lower is None or lower < shorter_upper):
-            # Longer trials have not come as far yet.
-            upper = shorter_upper
+        lower, upper = (self._shorter_good, None) if lower is None and self._bad is None else (lower, self._bad)
+        if upper is None:
+            # Longer trials have not come yet to where shorter ones failed, or have passed there.
+            passed = max(lower or 0, self._good or 0)
+            upper = min((load for load in self._failed if load > passed), default=None)
         return Bounds(
             lower=lower,
             upper=upper,
@@ -199,7 +205,7 @@ class Search:
         halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, upper, self._goal.width / 2)))))
         searching_s = halvings * (self._goal.trials // 2 + 1) * self._length_s
         confirming_s = (CONFIRMATIONS - self._confirmed) * max(self._length_s, self._goal.least_s)
-        holding_s = HOLDS * self._hold_s if self._hold_s > self._length_s else 0.0
+        holding_s = self._to_hold * self._hold_s if self._hold_s > self._length_s else 0.0
         patience_s = max(0.0, self._goal.patience_s - self._readings.spent_s) / (1 + WARM_UP)
         return min(patience_s, searching_s + confirming_s + holding_s)
 
@@ -225,7 +231,7 @@ class Search:
         noise = self._readings.noise(self._length_s) or 0.0
         start = self._last_good()
         self._length_s = length_s
-        self._shorter = (self._good, self._bad)
+        self._shorter_good = self._good
         self._good = self._bad = None
         step = max(self._goal.width, 2 * min(noise, 0.25))
         carried = self._decide(start)
@@ -257,6 +263,7 @@ class Search:
             self._carried.append(load)
         else:
             self._bad = load
+            self._failed.append(load)
         return met > missed
 
     def _longer_s(self) -> float | None:
@@ -296,9 +303,10 @@ class Search:
         then as was asked.
         """
         self._lengthen_to(self._goal.least_s)
-        candidate, step, shortest_s = self._good, STEP * self._goal.width, self._length_s
+        self._shortest_s = self._length_s
+        candidate, step = self._good, STEP * self._goal.width
         while candidate is not None:
-            self._candidate, self._confirmed, self._held_s = candidate, 0, 0.0
+            self._candidate, self._confirmed, self._held_s, self._to_hold = candidate, 0, 0.0, HOLDS
             carried = self._confirm(candidate)
             if carried:
                 self._held = (candidate, self._confirmed, self._held_s, self._length_s)
@@ -313,7 +321,7 @@ class Search:
                     break
             else:
                 if not self._has_time_for(1):
-                    self._length_s = shortest_s
+                    self._length_s, self._hold_s = self._shortest_s, self._goal.hold_s
                 candidate = self._below(candidate, step) if self._has_time_for(2) else self._far_below(candidate, step)
                 step *= 2
         if self._held is None:
@@ -330,6 +338,7 @@ class Search:
         if self._held is None:
             self._unconfirmed.append(load)
         self._bad = load
+        self._failed.append(load)
         self._good = max((each for each in self._carried if each < load), default=None)
 
     def _below(self, load: int, step: float) -> int | None:
@@ -359,17 +368,28 @@ class Search:
 
     def _has_time_for(self, confirmations: int) -> bool:
         """Whether the patience lasts for so many more loads that are confirmed."""
-        one_s = CONFIRMATIONS * self._readings.takes_s(self._length_s) + self._holding_s()
+        one_s = self._confirming_s(self._length_s, self._hold_s)
         return self._readings.spent_s + confirmations * one_s <= self._goal.patience_s
 
-    def _holding_s(self) -> float:
+    def _confirming_s(self, length_s: float, hold_s: float) -> float:
+        """What it takes to confirm a load by trials of these lengths."""
+        return CONFIRMATIONS * self._readings.takes_s(length_s) + self._holding_s(length_s, hold_s)
+
+    def _holding_s(self, length_s: float, hold_s: float) -> float:
         """What the long trials take at a load that passes; none are made where all are as long."""
-        return HOLDS * self._readings.takes_s(self._hold_s) if self._hold_s > self._length_s else 0.0
+        return HOLDS * self._readings.takes_s(hold_s) if hold_s > length_s else 0.0
+
+    def _left_for_longer_s(self) -> float:
+        """What is left of the patience for longer trials at a load that could not be told. While
+        nothing is confirmed, a lower load has its time.
+        """
+        lower_s = self._confirming_s(self._shortest_s, self._goal.hold_s) if self._held is None else 0.0
+        return self._goal.patience_s - self._readings.spent_s - lower_s
 
     def _longer_s_of_eight(self) -> float | None:
         """How long the eight trials may become; None where they may not."""
         goal, length_s = self._goal, self._length_s
-        left_s = goal.patience_s - self._readings.spent_s - self._holding_s()
+        left_s = self._left_for_longer_s() - self._holding_s(length_s, self._hold_s)
         affordable_s = (left_s / CONFIRMATIONS - self._readings.beside_s()) / (1 + WARM_UP)
         if affordable_s < min(goal.most_s, LENGTHEN_LEAST * length_s) or length_s >= goal.most_s:
             return None
@@ -417,8 +437,7 @@ class Search:
         confirmed, held_s = self._confirmed, self._held_s
         while (carried := self._holds(load)) is None:
             longer_s = min(self._goal.most_s, 2 * self._hold_s)
-            left_s = self._goal.patience_s - self._readings.spent_s
-            if longer_s <= self._hold_s or left_s < HOLDS * self._readings.takes_s(longer_s):
+            if longer_s <= self._hold_s or self._left_for_longer_s() < HOLDS * self._readings.takes_s(longer_s):
                 return None
             self._hold_s, self._confirmed, self._held_s = longer_s, confirmed, held_s
         self._slackens = self._slackens or not carried
@@ -437,6 +456,7 @@ class Search:
             else:
                 missed += 1
                 untold += met is None
+            self._to_hold = HOLDS + missed - passed
             # After one that failed, nothing is confirmed until enough of them pass.
             shown = missed == 0 or passed == HOLDS + missed
             self._confirmed, self._held_s = (confirmed, held_s + passed * self._hold_s) if shown else (0, 0.0)
