@@ -51,6 +51,34 @@ def test_each_search_has_repeats_of_its_own(begin: Begin, tmp_path: Path) -> Non
     assert [each.lower for each in begun.searches] == [49, 49]
 
 
+def test_a_short_trial_is_made_again_until_what_took_the_cpu_has_passed(begin: Begin) -> None:
+    """Measurements of a second each, and a hypervisor that takes the CPU for twenty: the trial was
+    made again twice, and the load was said to miss its limits.
+    """
+    begun = begin(dict.fromkeys(range(3, 23), TAKEN))
+    begun.carry_out()
+    assert {trial.number: len(trial.attempts) for trial in begun.trials if trial.attempts} == {3: 20}
+    assert [each.lower for each in begun.searches] == [49, 49]
+
+
+def test_what_takes_the_cpu_for_good_is_waited_for_once(begin: Begin) -> None:
+    begun = begin(dict.fromkeys(range(3, 400), TAKEN))
+    begun.carry_out()
+    again = {trial.number: len(trial.attempts) for trial in begun.trials if trial.attempts}
+    assert again == {3: 120, begun.searches[0].trials + 1: 120}
+
+
+def test_trials_are_made_again_for_a_quarter_of_the_patience_and_count_in_it(begin: Begin) -> None:
+    """Eight minutes took twelve: measurements that were made again were in no account."""
+    begun = begin(dict.fromkeys(range(1, 400, 2), TAKEN))
+    begun.settings = replace(begun.settings, patience_s=40.0)
+    begun.carry_out()
+    trials = begun.trials[: begun.searches[0].trials]
+    assert sum(trial.repeated_s for trial in trials) == 10.0
+    assert sum(trial.took_s for trial in trials) == 40.0
+    assert begun.searches[0].state == "out of patience"
+
+
 def test_a_search_that_is_interrupted_once_it_has_its_answer_tells_it(begin: Begin, tmp_path: Path) -> None:
     """It was interrupted before any bound, by what it said."""
     # The generator is held against a null server once more then: three trials told its ceiling.

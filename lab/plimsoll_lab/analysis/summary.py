@@ -124,7 +124,7 @@ def summarise_run(folder: RunFolder) -> RunSummary:
         trials=TrialsSummary(
             planned=len(run.trials), measured=len(trials), valid=sum(trial.outcome == "ok" for trial in trials)
         ),
-        elapsed_s=sum(trial.elapsed_s + sum(attempt.elapsed_s for attempt in trial.attempts) for trial in trials),
+        elapsed_s=sum(trial.took_s for trial in trials),
         command=run.command,
         seed=run.seed,
         points=points,

@@ -50,14 +50,14 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
 from plimsoll_lab.trial.lifecycle import Outputs, run_trial
-from plimsoll_lab.trial.retry import has_lost_a_host, retry_reason
+from plimsoll_lab.trial.retry import has_lost_a_host, passing_cause, retry_reason
 from plimsoll_lab.trial.testbed import Machines, Testbed, network_key, place_point
 
 SETTLING_CONNECTIONS = 8
 """Enough to reach every event loop of a server on a small machine."""
-FREE_REPEATS = 4
-"""Suspect trials made again at the start of a search, when a part of few trials is none."""
-
+PASSES_S = 120.0
+"""What takes the CPU away for a while may do so for two minutes: a short trial is made again until
+it has passed."""
 GENTLE_TRIALS = 2
 """Trials at the lowest load that have to fail before the server is given up: one may be a
 moment's."""
@@ -129,7 +129,7 @@ class SearchRun:
 
         def measure(load: int, length_s: float) -> Reading:
             nonlocal ceiling
-            spent_s = sum(trial.elapsed_s for trial in self.trials[first:])
+            spent_s = sum(trial.took_s for trial in self.trials[first:])
             if spent_s >= settings.patience_s:
                 raise OutOfPatience
             trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
@@ -146,7 +146,7 @@ class SearchRun:
                 raise ServerUnusable(str(trial.reason))
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._null_server.ceiling(self._testbeds[network_key(base)], base)
-            took_s = sum(each.elapsed_s for each in self.trials[first:]) - spent_s
+            took_s = sum(each.took_s for each in self.trials[first:]) - spent_s
             return replace(reading_of(trial, suite), took_s=took_s)
 
         search = Search(self._goal(number), measure)
@@ -256,12 +256,8 @@ class SearchRun:
             trial = self._measure_once(plan, point, planned)
             self._folder.write_trial(trial)
         here = self.trials[len(self.trials) - made :]  # of this search
-        spent = sum(len(each.attempts) for each in here) + len(trial.attempts)
-        at_point = sum(len(each.attempts) for each in here if each.point == point.number) + len(trial.attempts)
-        left = min(round(FREE_REPEATS + REPEAT_BUDGET * made) - spent, ATTEMPTS - at_point)
         losses = 0
-        while (reason := retry_reason(trial)) and (left > 0 or has_lost_a_host(trial)):
-            left -= 1
+        while (reason := retry_reason(trial)) and (has_lost_a_host(trial) or self._may_pass(trial, here)):
             losses = losses + 1 if has_lost_a_host(trial) else 0
             if losses > ATTEMPTS:
                 raise HostsKeepGoing(trial)
@@ -271,6 +267,19 @@ class SearchRun:
             trial = with_discarded_attempt(trial, self._measure_once(plan, point, planned))
             self._folder.write_trial(trial)
         return trial
+
+    def _may_pass(self, trial: TrialRecord, before: Sequence[TrialRecord]) -> bool:
+        """Whether repeating a trial may help, and all repeats of its search, of which these trials
+        came before, take no more than their part of the patience. A cause that the trial before was
+        kept with is not waited for again.
+        """
+        lasts = bool(before) and passing_cause(before[-1]) == passing_cause(trial)
+        repeated_s = sum(each.repeated_s for each in (*before, trial))
+        return (
+            not lasts
+            and (len(trial.attempts) < ATTEMPTS or trial.took_s <= PASSES_S)
+            and repeated_s + trial.elapsed_s <= REPEAT_BUDGET * self.settings.patience_s
+        )
 
     def _left_s(self, search: Search) -> float | None:
         """About how long the search still takes, if its trials need not become longer: a longer

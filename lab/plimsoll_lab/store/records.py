@@ -343,6 +343,16 @@ class TrialRecord:
     schema_version: Literal[1] = field(default=SCHEMA_VERSION)
     """Of this record's form."""
 
+    @property
+    def repeated_s(self) -> float:
+        """How long the measurements took that were discarded."""
+        return sum(attempt.elapsed_s for attempt in self.attempts)
+
+    @property
+    def took_s(self) -> float:
+        """How long it took with all of its measurements."""
+        return self.elapsed_s + self.repeated_s
+
     def to_json(self) -> Json:
         """As it is written."""
         return asdict(self)
