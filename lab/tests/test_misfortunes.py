@@ -194,6 +194,8 @@ BAD_INPUT = {
     "no verb": (("rn", "demo"), 2, "invalid choice"),
     "no flag": (("run", "demo", "--repeats", "3"), 2, "unrecognized arguments"),
     "bad set": (("plan", "demo", "--set", "load"), 2, "write --set PATH=VALUE"),
+    "a deep setting": (("plan", "demo", "--set", f"load.size={'[' * 3000}"), 2, "' is not a number with a unit"),
+    "a long setting": (("plan", "demo", "--set", f"load.size={'9' * 5000}"), 2, "' is beyond every number"),
     "unknown setting": (("plan", "demo", "--set", "load.conections=3"), 2, "did you mean 'connections'"),
     "bad model": (
         ("plan", "demo", "--set", "server.model=epol"),

@@ -115,7 +115,7 @@ def _toml_value(text: str) -> Value:
     """`2500` is a number and `true` a truth value, as in the file; anything else is a text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # digits by the thousand, or brackets within each other
         return text
     if isinstance(value, list):
         return tuple(str(each) for each in value)

@@ -89,7 +89,7 @@ def _written(value: Value) -> str:
         return str(value)
     try:
         tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # as `--set` reads it
         return value if value == value.strip() else _quoted(value)
     return _quoted(value)
 
