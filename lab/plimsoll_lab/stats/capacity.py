@@ -5,6 +5,8 @@ an argument.
    passed, until one fails. Bisection on a logarithmic scale follows.
 2. Trials are made longer until one of them can distinguish loads that differ by the width asked
    for. In a short trial a growing queue has not grown yet, and a percentile is a matter of luck.
+   Where trials as long as those of 3 pass at the load that failed, the search rises again from it,
+   with trials twice as long.
 3. Fresh trials at the answer, never the search's own: seven of eight have to pass, and then two
    longer ones, or three of four, which show whether the load lasts. Else the answer goes down, and
    as many new ones are made. The short ones come first, as two of them refuse a load that is too
@@ -39,7 +41,7 @@ LENGTHEN = 4.0
 LENGTHEN_LEAST = 1.5
 """Less is not worth a new search."""
 LENGTHEN_BLINDLY = 2.0
-"""Where the readings do not show how long trials have to be."""
+"""Where the readings do not show how long trials have to be, or short ones misled."""
 LOADS_AGAIN, LOADS_REFUSED = 6, 3
 """How many loads a search with longer trials decides about, and how many are then not confirmed, as
 a rule: what there is no time for is not begun."""
@@ -123,8 +125,8 @@ class Search:
         self._carried: list[int] = []
         self._shorter_good: int | None = None
         """The highest load that shorter trials passed."""
-        self._failed: list[int] = []
-        """Loads that did not pass, in trials of any length."""
+        self._failed: dict[int, float] = {}
+        """Loads that did not pass, and the seconds of the longest trials there."""
         self._length_s = goal.first_s
         self._shortest_s = max(goal.first_s, goal.least_s)
         """Seconds of the shortest trials that confirm an answer."""
@@ -150,9 +152,9 @@ class Search:
         finished = True
         try:
             if self._decide(self._goal.lowest):
-                self._rise()
-                while (longer_s := self._longer_s()) is not None:
-                    self._search_again(longer_s)
+                self._find()
+                while self._passes_above():
+                    self._find()
                 finished = self._settle()
         except OutOfPatience:
             finished = self._held is not None and self._bad is not None and self._is_near(self._held[0], self._bad)
@@ -209,6 +211,42 @@ class Search:
         patience_s = max(0.0, self._goal.patience_s - self._readings.spent_s) / (1 + WARM_UP)
         return min(patience_s, searching_s + confirming_s + holding_s)
 
+    def _find(self) -> None:
+        """Find the bounds, from the highest load that has passed, with trials that become longer
+        until they are long enough.
+        """
+        self._rise()
+        while (longer_s := self._longer_s()) is not None:
+            self._search_again(longer_s)
+
+    def _passes_above(self) -> bool:
+        """Whether the load that failed passes trials as long as those that confirm an answer: what
+        shorter ones fell to was a moment's then, or comes of their being short, and they become
+        twice as long. Not looked at where the patience lasts for no more than an answer.
+        """
+        load, length_s = self._bad, max(self._length_s, self._goal.least_s)
+        takes_s = (self._goal.trials // 2 + 1) * self._readings.takes_s(length_s)
+        if load is None or self._failed[load] >= length_s or not self._has_time_for(1, beside_s=takes_s):
+            return False
+        if not self._most_pass(load, length_s):
+            self._fail(load, length_s)
+            return False
+        self._carried.append(load)
+        self._good, self._bad = load, None
+        self._length_s = min(length_s, LENGTHEN_BLINDLY * self._length_s)
+        return True
+
+    def _most_pass(self, load: int, length_s: float) -> bool:
+        """Whether more than half of the trials of a load pass; those that tell nothing do not."""
+        needed = self._goal.trials // 2 + 1
+        met = missed = 0
+        while max(met, missed) < needed:
+            if self._readings.read(load, length_s).met:
+                met += 1
+            else:
+                missed += 1
+        return met > missed
+
     def _rise(self) -> None:
         goal = self._goal
         first = RISE ** (1 - goal.shift / 2)
@@ -262,9 +300,12 @@ class Search:
             self._good = load
             self._carried.append(load)
         else:
-            self._bad = load
-            self._failed.append(load)
+            self._fail(load, self._length_s)
         return met > missed
+
+    def _fail(self, load: int, length_s: float) -> None:
+        self._bad = load
+        self._failed[load] = max(length_s, self._failed.get(load, 0.0))
 
     def _longer_s(self) -> float | None:
         """How long trials have to be; None where they are long enough, or as long as they may
@@ -337,8 +378,7 @@ class Search:
     def _refute(self, load: int) -> None:
         if self._held is None:
             self._unconfirmed.append(load)
-        self._bad = load
-        self._failed.append(load)
+        self._fail(load, self._length_s)
         self._good = max((each for each in self._carried if each < load), default=None)
 
     def _below(self, load: int, step: float) -> int | None:
@@ -366,10 +406,10 @@ class Search:
         """The lowest load that is not confirmed; infinite where there is none."""
         return min((each for each in (self._bad, self._untold) if each is not None), default=math.inf)
 
-    def _has_time_for(self, confirmations: int) -> bool:
-        """Whether the patience lasts for so many more loads that are confirmed."""
-        one_s = self._confirming_s(self._length_s, self._hold_s)
-        return self._readings.spent_s + confirmations * one_s <= self._goal.patience_s
+    def _has_time_for(self, confirmations: int, beside_s: float = 0.0) -> bool:
+        """Whether the patience lasts for so many more loads that are confirmed, and for this."""
+        one_s = self._confirming_s(max(self._length_s, self._goal.least_s), self._hold_s)
+        return self._readings.spent_s + beside_s + confirmations * one_s <= self._goal.patience_s
 
     def _confirming_s(self, length_s: float, hold_s: float) -> float:
         """What it takes to confirm a load by trials of these lengths."""
