@@ -61,6 +61,29 @@ def test_a_short_trial_is_made_again_until_what_took_the_cpu_has_passed(begin: B
     assert [each.lower for each in begun.searches] == [49, 49]
 
 
+def test_a_trial_that_others_came_after_is_not_made_again_as_its_run_goes_on(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lab may have had other rules: the run was left with trials of loads that nobody would
+    have gone on to.
+    """
+    monkeypatch.setattr(search_run, "PASSES_S", 0.0)
+    begun = begin(dict.fromkeys((3, 4, 5), TAKEN))
+    begun.carry_out()
+    monkeypatch.undo()
+    resumed = begin()
+    resumed.carry_out()
+    assert [trial.setting for trial in resumed.trials] == [trial.setting for trial in begun.trials]
+    assert [trial.number for trial in resumed.trials if trial.attempts] == [3]
+
+
+def test_nothing_is_made_again_once_the_patience_has_ended(begin: Begin) -> None:
+    begun = begin(dict.fromkeys(range(16, 40), TAKEN))
+    begun.settings = replace(begun.settings, patience_s=16.0)
+    begun.carry_out()
+    assert sum(trial.took_s for trial in begun.trials[: begun.searches[0].trials]) == 16.0
+
+
 def test_what_takes_the_cpu_for_good_is_waited_for_once(begin: Begin) -> None:
     begun = begin(dict.fromkeys(range(3, 400), TAKEN))
     begun.carry_out()
@@ -151,6 +174,7 @@ def test_a_load_is_refuted_by_the_longest_trials_that_did_not_pass(begin: Begin)
     assert refuting(*made[:3], *untold) == [4, 5, 6]
     assert refuting(*made[:3], *untold[:2], made[5]) == [4, 5]
     assert refuting(*made[:3], untold[0], *made[4:]) == [5, 6]
+    assert begun._refuting(plan_point, 80, [*made[:3], *untold], longest_s=10.0) == made[:3]
     assert refuting() == []
 
 

@@ -7,6 +7,7 @@ Every trial is on disk before the next one starts. A search is a function of its
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -147,7 +148,7 @@ class SearchRun:
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
                 ceiling = self._null_server.ceiling(self._testbeds[network_key(base)], base)
             took_s = sum(each.took_s for each in self.trials[first:]) - spent_s
-            return replace(reading_of(trial, suite), took_s=took_s)
+            return replace(reading_of(trial, suite), took_s=took_s, repeated_s=trial.repeated_s)
 
         search = Search(self._goal(number), measure)
         try:
@@ -256,6 +257,8 @@ class SearchRun:
             trial = self._measure_once(plan, point, planned)
             self._folder.write_trial(trial)
         here = self.trials[len(self.trials) - made :]  # of this search
+        if stored is not None and self._stored:
+            return stored  # made again as often as it was to be: trials came after it
         losses = 0
         while (reason := retry_reason(trial)) and (has_lost_a_host(trial) or self._may_pass(trial, here)):
             losses = losses + 1 if has_lost_a_host(trial) else 0
@@ -279,6 +282,7 @@ class SearchRun:
             not lasts
             and (len(trial.attempts) < ATTEMPTS or trial.took_s <= PASSES_S)
             and repeated_s + trial.elapsed_s <= REPEAT_BUDGET * self.settings.patience_s
+            and sum(each.took_s for each in (*before, trial)) < self.settings.patience_s
         )
 
     def _left_s(self, search: Search) -> float | None:
@@ -342,7 +346,7 @@ class SearchRun:
     ) -> tuple[LimitedBy, BreakRecord]:
         """Who stopped the rise, and what broke first."""
         suite = self._plan.suite
-        bad = self._refuting(base, upper, trials)
+        bad = self._refuting(base, upper, trials, bounds.upper_s)
         environment = self._servers_environment(base, bad)
         broke, short = what_broke(suite, bad, trials, environment), out_of_cpu(bad, trials, environment)
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
@@ -375,12 +379,14 @@ class SearchRun:
         server, load = (set(place.cpus.get(part, ())) for part in (SERVER, LOAD))
         return together and not (server and load and server.isdisjoint(load))
 
-    def _refuting(self, base: Point, load: int, trials: list[TrialRecord]) -> list[TrialRecord]:
-        """The trials that refuted a load: the longest ones that did not pass. A load is not carried
-        either where these do not show that it lasts.
+    def _refuting(
+        self, base: Point, load: int, trials: list[TrialRecord], longest_s: float = math.inf
+    ) -> list[TrialRecord]:
+        """The trials that refuted a load: the longest ones that did not pass, up to this length. A
+        load is not carried either where these do not show that it lasts.
         """
         lengths_s = sorted({each for number, at, each in self.points if (number, at) == (base.number, load)})
-        for length_s in reversed(lengths_s):
+        for length_s in reversed([each for each in lengths_s if each <= longest_s]):
             number = self.points[base.number, load, length_s].number
             read = [(each, reading_of(each, self._plan.suite).met) for each in trials if each.point == number]
             missed, untold = ([each for each, met in read if met is how] for how in (False, None))

@@ -95,6 +95,8 @@ class Bounds:
     is confirmed."""
     confirmed: int = 0
     """Confirming trials made at `lower` that passed."""
+    upper_s: float = 0.0
+    """Seconds of the longest trials that failed at `upper`."""
     unconfirmed: tuple[int, ...] = ()
     """Loads that were tried as the answer, and failed confirming trials."""
     trial_s: float = 0.0
@@ -126,7 +128,9 @@ class Search:
         self._shorter_good: int | None = None
         """The highest load that shorter trials passed."""
         self._failed: dict[int, float] = {}
-        """Loads that did not pass, and the seconds of the longest trials there."""
+        """Loads that failed, and the seconds of the longest trials that did."""
+        self._untold_above: int | None = None
+        """A load that failed, and of which trials as long as those that confirm told nothing."""
         self._length_s = goal.first_s
         self._shortest_s = max(goal.first_s, goal.least_s)
         """Seconds of the shortest trials that confirm an answer."""
@@ -151,10 +155,13 @@ class Search:
         """
         finished = True
         try:
-            if self._decide(self._goal.lowest):
-                self._find()
-                while self._passes_above():
-                    self._find()
+            if not self._decide(self._goal.lowest):
+                self._passes_after_all()
+            if self._good is not None:
+                self._rise()
+                self._lengthen()
+                while self._passes_after_all():
+                    self._lengthen()
                 finished = self._settle()
         except OutOfPatience:
             finished = self._held is not None and self._bad is not None and self._is_near(self._held[0], self._bad)
@@ -176,6 +183,7 @@ class Search:
             lower=lower,
             upper=upper,
             finished=finished,
+            upper_s=self._failed.get(upper or 0, 0.0),
             confirmed=confirmed,
             unconfirmed=tuple(self._unconfirmed),
             trial_s=trial_s,
@@ -211,41 +219,50 @@ class Search:
         patience_s = max(0.0, self._goal.patience_s - self._readings.spent_s) / (1 + WARM_UP)
         return min(patience_s, searching_s + confirming_s + holding_s)
 
-    def _find(self) -> None:
-        """Find the bounds, from the highest load that has passed, with trials that become longer
-        until they are long enough.
-        """
-        self._rise()
+    def _lengthen(self) -> None:
+        """Search with trials that become longer until they are long enough."""
         while (longer_s := self._longer_s()) is not None:
             self._search_again(longer_s)
 
-    def _passes_above(self) -> bool:
-        """Whether the load that failed passes trials as long as those that confirm an answer: what
-        shorter ones fell to was a moment's then, or comes of their being short, and they become
-        twice as long. Not looked at where the patience lasts for no more than an answer.
+    def _passes_after_all(self) -> bool:
+        """Whether the load that failed passes trials as long as those that confirm an answer, and
+        the search went on from there: what shorter ones fell to was a moment's, or comes of their
+        being short, and they become twice as long. Neither is done where the patience lasts for no
+        more than an answer.
         """
         load, length_s = self._bad, max(self._length_s, self._goal.least_s)
-        takes_s = (self._goal.trials // 2 + 1) * self._readings.takes_s(length_s)
-        if load is None or self._failed[load] >= length_s or not self._has_time_for(1, beside_s=takes_s):
+        if load is None or self._failed[load] >= length_s or load == self._untold_above:
             return False
-        if not self._most_pass(load, length_s):
-            self._fail(load, length_s)
+        if not self._has_time_for(1, beside_s=self._goal.trials * self._readings.takes_s(length_s)):
             return False
+        passed, failed = self._votes(load, length_s)
+        if passed <= self._goal.trials // 2:
+            if failed:
+                self._fail(load)
+            else:
+                self._untold_above = load
+            return False
+        del self._failed[load]
         self._carried.append(load)
-        self._good, self._bad = load, None
-        self._length_s = min(length_s, LENGTHEN_BLINDLY * self._length_s)
+        longer_s = min(length_s, LENGTHEN_BLINDLY * self._length_s)
+        searching_s = LOADS_AGAIN * (self._goal.trials // 2 + 1) * self._readings.takes_s(longer_s)
+        if not self._has_time_for(1, beside_s=searching_s):
+            self._good, self._bad = load, min((each for each in self._failed if each > load), default=None)
+            return False
+        self._length_s, self._good, self._bad = longer_s, load, None
+        self._go_on(load, self._goal.width, carried=True)
         return True
 
-    def _most_pass(self, load: int, length_s: float) -> bool:
-        """Whether more than half of the trials of a load pass; those that tell nothing do not."""
+    def _votes(self, load: int, length_s: float) -> tuple[int, int]:
+        """How many trials of a load pass and how many fail, until more than half of them pass or do
+        not. Some tell nothing.
+        """
         needed = self._goal.trials // 2 + 1
-        met = missed = 0
-        while max(met, missed) < needed:
-            if self._readings.read(load, length_s).met:
-                met += 1
-            else:
-                missed += 1
-        return met > missed
+        passed = failed = untold = 0
+        while max(passed, failed + untold) < needed:
+            met = self._readings.read(load, length_s).met
+            passed, failed, untold = passed + (met is True), failed + (met is False), untold + (met is None)
+        return passed, failed
 
     def _rise(self) -> None:
         goal = self._goal
@@ -271,8 +288,10 @@ class Search:
         self._length_s = length_s
         self._shorter_good = self._good
         self._good = self._bad = None
-        step = max(self._goal.width, 2 * min(noise, 0.25))
-        carried = self._decide(start)
+        self._go_on(start, max(self._goal.width, 2 * min(noise, 0.25)), carried=self._decide(start))
+
+    def _go_on(self, start: int, step: float, *, carried: bool) -> None:
+        """Find the bounds from a load that is carried, or is not, by steps that double."""
         while (self._bad if carried else self._good) is None:
             nearest = (self._good if carried else self._bad) or start
             load = math.floor(nearest * (1 + step)) + 1 if carried else math.floor(nearest / (1 + step))
@@ -300,12 +319,13 @@ class Search:
             self._good = load
             self._carried.append(load)
         else:
-            self._fail(load, self._length_s)
+            self._fail(load)
         return met > missed
 
-    def _fail(self, load: int, length_s: float) -> None:
+    def _fail(self, load: int) -> None:
+        """The last trial was one of those that failed at a load."""
         self._bad = load
-        self._failed[load] = max(length_s, self._failed.get(load, 0.0))
+        self._failed[load] = max(self._readings.last_s, self._failed.get(load, 0.0))
 
     def _longer_s(self) -> float | None:
         """How long trials have to be; None where they are long enough, or as long as they may
@@ -336,7 +356,8 @@ class Search:
         length_s = (left_s / (searching + confirming) - beside_s) / longer
         if length_s >= goal.least_s:
             return length_s
-        left_s -= confirming * (beside_s + longer * goal.least_s)
+        # And for a look at what failed with trials as long as those that confirm.
+        left_s -= (confirming + goal.trials) * (beside_s + longer * goal.least_s)
         return (left_s / searching - beside_s) / longer
 
     def _settle(self) -> bool:
@@ -369,7 +390,9 @@ class Search:
             self._candidate = None
             # Where the lowest load failed, those above it that told nothing are no matter.
             return self._untold is None or self._bad == self._goal.lowest
-        return self._untold is None if self._bad is None else self._is_near(self._held[0], self._bad)
+        if self._bad is None:
+            return self._untold is None and self._held[0] == self._goal.highest
+        return self._is_near(self._held[0], self._bad)
 
     def _is_near(self, lower: int, upper: int) -> bool:
         """Whether bounds are as near as was asked, or as whole loads are."""
@@ -378,7 +401,7 @@ class Search:
     def _refute(self, load: int) -> None:
         if self._held is None:
             self._unconfirmed.append(load)
-        self._fail(load, self._length_s)
+        self._fail(load)
         self._good = max((each for each in self._carried if each < load), default=None)
 
     def _below(self, load: int, step: float) -> int | None:
@@ -419,17 +442,10 @@ class Search:
         """What the long trials take at a load that passes; none are made where all are as long."""
         return HOLDS * self._readings.takes_s(hold_s) if hold_s > length_s else 0.0
 
-    def _left_for_longer_s(self) -> float:
-        """What is left of the patience for longer trials at a load that could not be told. While
-        nothing is confirmed, a lower load has its time.
-        """
-        lower_s = self._confirming_s(self._shortest_s, self._goal.hold_s) if self._held is None else 0.0
-        return self._goal.patience_s - self._readings.spent_s - lower_s
-
     def _longer_s_of_eight(self) -> float | None:
         """How long the eight trials may become; None where they may not."""
         goal, length_s = self._goal, self._length_s
-        left_s = self._left_for_longer_s() - self._holding_s(length_s, self._hold_s)
+        left_s = goal.patience_s - self._readings.spent_s - self._holding_s(length_s, self._hold_s)
         affordable_s = (left_s / CONFIRMATIONS - self._readings.beside_s()) / (1 + WARM_UP)
         if affordable_s < min(goal.most_s, LENGTHEN_LEAST * length_s) or length_s >= goal.most_s:
             return None
@@ -477,9 +493,11 @@ class Search:
         confirmed, held_s = self._confirmed, self._held_s
         while (carried := self._holds(load)) is None:
             longer_s = min(self._goal.most_s, 2 * self._hold_s)
-            if longer_s <= self._hold_s or self._left_for_longer_s() < HOLDS * self._readings.takes_s(longer_s):
+            left_s = self._goal.patience_s - self._readings.spent_s
+            if longer_s <= self._hold_s or left_s < HOLDS * self._readings.takes_s(longer_s):
                 return None
-            self._hold_s, self._confirmed, self._held_s = longer_s, confirmed, held_s
+            self._hold_s, self._to_hold = longer_s, HOLDS
+            self._confirmed, self._held_s = confirmed, held_s
         self._slackens = self._slackens or not carried
         return carried
 

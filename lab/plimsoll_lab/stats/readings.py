@@ -36,6 +36,8 @@ class Reading:
     limit."""
     took_s: float = 0.0
     """How long the trial took with all that belongs to it, in seconds."""
+    repeated_s: float = 0.0
+    """How much of that went to measurements that were made again, as something was in the way."""
 
 
 NearReading = tuple[int, float, float]
@@ -54,12 +56,15 @@ class Readings:
         """Of each trial: what it took beside its window and its warm-up, as a server starts and
         ends."""
         self.spent_s = 0.0
+        self.last_s = 0.0
+        """Seconds of the last trial."""
 
     def read(self, load: int, length_s: float) -> Reading:
         """Make one more trial."""
         reading = self._measure(load, length_s)
         self.spent_s += reading.took_s
-        self._beside_s.append(reading.took_s - (1 + WARM_UP) * length_s)
+        self.last_s = length_s
+        self._beside_s.append(reading.took_s - reading.repeated_s - (1 + WARM_UP) * length_s)
         if reading.excess is not None and abs(reading.excess) <= NEAR:
             self._near.append((load, length_s, reading.excess))
         return reading
