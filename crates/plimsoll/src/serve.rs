@@ -174,7 +174,8 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
         workers,
         pid: std::process::id(),
     };
-    let totals = server.run(service, &signals, &|| common.output.print(&ready, || ready.sentence()))?;
+    common.output.print(&ready, || ready.sentence());
+    let totals = server.run(service, &signals)?;
     common.output.print_summary(&Event::summary(&totals), || sentence(&totals));
     Ok(ExitCode::SUCCESS)
 }

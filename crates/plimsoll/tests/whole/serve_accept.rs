@@ -5,7 +5,6 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::running::plimsoll;
 use crate::support::server::{Noise, Server, assert_echoes, until};
 
 /// Every pair that there is.
@@ -171,32 +170,6 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
         strace.kill().expect("it runs");
         strace.wait().expect("a status");
         server.stop();
-    }
-}
-
-#[test]
-fn a_server_whose_event_loops_cannot_begin_says_so_and_ends_and_never_that_it_is_ready() {
-    if !crate::support::server::may_trace() {
-        return;
-    }
-    for (model, call) in [
-        ("select", "unshare"),
-        ("poll", "unshare"),
-        ("epoll", "epoll_create1"),
-        ("epoll-et", "epoll_create1"),
-        ("uring", "unshare"),
-    ] {
-        let inner = plimsoll(&["serve", "echo", "--json", "--model", model, "--listen", "127.0.0.1:0"]);
-        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error=ENOMEM"));
-        let output = Command::new("strace")
-            .args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject])
-            .arg(inner.get_program())
-            .args(inner.get_args())
-            .output()
-            .expect("strace is here");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "{model}: {said}");
-        assert!(said.contains("memory"), "{model}: {said}");
     }
 }
 

@@ -1,12 +1,10 @@
 //! What single models must do besides: select's limit, and fork's children.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
 
 use plimsoll_sys::descriptor;
 
-use crate::support::running::plimsoll;
 use crate::support::server::{Server, assert_echoes, until};
 
 #[test]
@@ -38,22 +36,17 @@ fn select_refuses_what_does_not_fit_its_set_and_serves_the_rest() {
     assert_eq!(summary["errors"]["fd_setsize"], summary["refused"]);
 }
 
-/// A server with so many listeners.
-fn select_listening(listeners: usize) -> Command {
-    let listen = ["--listen", "127.0.0.1:0"].repeat(listeners);
-    plimsoll(&[&["serve", "echo", "--json", "--model", "select", "--workers", "1"], &listen[..]].concat())
-}
-
 #[test]
 fn select_says_so_where_a_listener_does_not_fit_its_set() {
     if descriptor::limit() < 1200 {
         eprintln!("skipped: needs 1200 descriptors, `ulimit -n` gives {}", descriptor::limit());
         return;
     }
+    let listen = ["--listen", "127.0.0.1:0"].repeat(1030);
     // It ends without a signal: it would not see one.
-    let output = select_listening(1030).output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(1), true), "it is never ready");
+    let server = Server::echo("select", &[&["--workers", "1"], &listen[..]].concat());
+    let (status, said) = server.wait_failed();
+    assert_eq!(status.code(), Some(1));
     assert!(said.contains("listen on fewer addresses"), "{said}");
 }
 
@@ -64,21 +57,13 @@ fn select_hears_the_stop_or_says_why_not_however_many_descriptors_come_before_it
         return;
     }
     let ended = (1006..1024).map(|listeners| {
-        let mut command = select_listening(listeners);
-        command.args(["--drain", "1h"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut server = command.spawn().expect("it runs");
-        let mut ready = String::new();
-        let mut stdout = BufReader::new(server.stdout.take().expect("it is piped"));
-        stdout.read_line(&mut ready).expect("text");
-        if !ready.is_empty() {
-            let kill = Command::new("kill").args(["-TERM", &server.id().to_string()]).status();
-            assert!(kill.expect("kill runs").success());
-        }
-        until("it is over", || server.try_wait().expect("it is a child").is_some());
-        let output = server.wait_with_output().expect("it is over");
-        let (said, code) = (String::from_utf8_lossy(&output.stderr), output.status.code().expect("no signal ended it"));
+        let listen = ["--listen", "127.0.0.1:0"].repeat(listeners);
+        let server = Server::echo("select", &[&["--workers", "1", "--drain", "1h"], &listen[..]].concat());
+        server.terminate();
+        until("it is over", || server.is_over());
+        let (status, said) = server.wait_failed();
+        let code = status.code().expect("no signal ended it");
         assert_eq!(code == 1, said.contains("listen on fewer addresses"), "{listeners} listeners: {said}");
-        assert_eq!(code == 1, ready.is_empty(), "{listeners} listeners: {ready}");
         code
     });
     let ended: Vec<i32> = ended.collect();

@@ -35,8 +35,6 @@ pub(crate) struct Coordinator<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) config: &'a Config,
     pub(crate) state: &'a ServerState,
-    /// Called once every event loop runs.
-    pub(crate) on_ready: &'a dyn Fn(),
 }
 
 impl Coordinator<'_> {
@@ -70,7 +68,6 @@ impl Coordinator<'_> {
         for worker in 0..workers {
             group.add_table(worker)?;
         }
-        (self.on_ready)();
         let mut totals = Totals::default();
         let stop_listening = || match accept {
             Strategy::Handoff => {}

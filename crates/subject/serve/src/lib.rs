@@ -1,8 +1,8 @@
 //! The reference servers: one service, seven I/O models.
 //!
-//! [`Server::bind`] opens the listeners. [`Server::run`] tells the caller once they are served, who
-//! can print their addresses then; it serves until a signal stops it, and returns the counts. A
-//! [`service`] is what is served; a [`Model`] is how the server waits.
+//! [`Server::bind`] opens the listeners, so that the caller can print their addresses.
+//! [`Server::run`] serves until a signal stops it, and returns the counts. A [`service`] is what is
+//! served; a [`Model`] is how the server waits.
 #![forbid(unsafe_code)]
 
 mod accept;

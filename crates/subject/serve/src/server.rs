@@ -67,24 +67,21 @@ impl Server {
 
     /// Serves until a signal says to stop: SIGTERM or SIGINT drains, a second one ends it at once.
     /// `signals` must have been taken before any thread was started, with SIGCHLD among them
-    /// for [`Model::Fork`]. `on_ready` is called once every event loop runs.
-    pub fn run<P: Service>(self, service: P, signals: &Signals, on_ready: &dyn Fn()) -> Result<Totals, Error> {
+    /// for [`Model::Fork`].
+    pub fn run<P: Service>(self, service: P, signals: &Signals) -> Result<Totals, Error> {
         let Server { config, mut listeners, state, .. } = self;
         // Listeners are closed on the way.
         let descriptors = descriptor::count_open().saturating_sub(listeners.iter().flatten().count());
         let state = Arc::new(state);
-        let crewed =
-            |listeners, growth| Coordinator { listeners, growth, signals, config: &config, state: &state, on_ready };
+        let crewed = |listeners, growth| Coordinator { listeners, growth, signals, config: &config, state: &state };
         let (never, as_needed) = (Growth::Never, Growth::AsNeeded);
         let mut totals = match config.model {
             Model::Threads => {
                 let spawner = model::threads::Threads::new(service, Arc::clone(&state))?;
-                on_ready();
                 acceptor::run(listeners.remove(0), signals, spawner, config.drain, &state)?
             }
             Model::Fork => {
                 let spawner = model::fork::Fork::new(service, Arc::clone(&state))?;
-                on_ready();
                 acceptor::run(listeners.remove(0), signals, spawner, config.drain, &state)?
             }
             Model::Select => crewed(listeners, never).run(table::<model::select::Select, P>(service, &state))?,

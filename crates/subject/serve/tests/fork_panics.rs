@@ -64,7 +64,7 @@ fn serve() {
     let server = Server::bind(config, Box::new(|_| {})).expect("a free port");
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", server.addresses()[0]).expect("it is read");
-    let totals = server.run(Panics, &signals, &|| {}).expect("it ends well");
+    let totals = server.run(Panics, &signals).expect("it ends well");
     writeln!(stdout, "{:?} {:?}", totals.errors, totals.leaked.is_nothing()).expect("it is read");
 }
 

@@ -68,6 +68,11 @@ impl Server {
         (status, summary)
     }
 
+    /// Waits for a server that cannot go on, and returns the status and what it said.
+    pub(crate) fn wait_failed(self) -> (ExitStatus, String) {
+        self.0.wait_failed()
+    }
+
     /// Stops the server, asserting that it ends well, and returns its summary.
     pub(crate) fn stop(self) -> Value {
         let summary = self.0.stop();
