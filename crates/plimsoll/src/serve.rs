@@ -174,6 +174,7 @@ fn serve<P: Service>(common: &Common, served: Served<P>) -> anyhow::Result<ExitC
         workers,
         pid: std::process::id(),
     };
+    // Before its event loops run: under valgrind one that waits in its ring holds up this thread.
     common.output.print(&ready, || ready.sentence());
     let totals = server.run(service, &signals)?;
     common.output.print_summary(&Event::summary(&totals), || sentence(&totals));
