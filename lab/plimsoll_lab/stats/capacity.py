@@ -128,9 +128,7 @@ class Search:
         self._shorter_good: int | None = None
         """The highest load that shorter trials passed."""
         self._failed: dict[int, float] = {}
-        """Loads that failed, and the seconds of the longest trials that did."""
-        self._untold_above: int | None = None
-        """A load that failed, and of which trials as long as those that confirm told nothing."""
+        """Loads that failed, and the seconds of the trials that did."""
         self._length_s = goal.first_s
         self._shortest_s = max(goal.first_s, goal.least_s)
         """Seconds of the shortest trials that confirm an answer."""
@@ -155,9 +153,7 @@ class Search:
         """
         finished = True
         try:
-            if not self._decide(self._goal.lowest):
-                self._passes_after_all()
-            if self._good is not None:
+            if self._carries_lowest():
                 self._rise()
                 self._lengthen()
                 while self._passes_after_all():
@@ -224,45 +220,49 @@ class Search:
         while (longer_s := self._longer_s()) is not None:
             self._search_again(longer_s)
 
+    def _carries_lowest(self) -> bool:
+        """Whether the lowest load passes, or does so with trials as long as those that confirm."""
+        if self._decide(self._goal.lowest):
+            return True
+        return self._failed[self._goal.lowest] < self._goal.least_s and self._is_overruled(self._goal.lowest)
+
     def _passes_after_all(self) -> bool:
         """Whether the load that failed passes trials as long as those that confirm an answer, and
         the search went on from there: what shorter ones fell to was a moment's, or comes of their
         being short, and they become twice as long. Neither is done where the patience lasts for no
         more than an answer.
         """
-        load, length_s = self._bad, max(self._length_s, self._goal.least_s)
-        if load is None or self._failed[load] >= length_s or load == self._untold_above:
+        load, least_s = self._bad, self._goal.least_s
+        if load is None or self._failed[load] >= least_s:
             return False
-        if not self._has_time_for(1, beside_s=self._goal.trials * self._readings.takes_s(length_s)):
+        if not self._has_time_for(1, beside_s=self._goal.trials * self._readings.takes_s(least_s)):
             return False
-        passed, failed = self._votes(load, length_s)
-        if passed <= self._goal.trials // 2:
-            if failed:
-                self._fail(load)
-            else:
-                self._untold_above = load
+        if not self._is_overruled(load):
             return False
-        del self._failed[load]
-        self._carried.append(load)
-        longer_s = min(length_s, LENGTHEN_BLINDLY * self._length_s)
+        longer_s = min(least_s, LENGTHEN_BLINDLY * self._length_s)
         searching_s = LOADS_AGAIN * (self._goal.trials // 2 + 1) * self._readings.takes_s(longer_s)
         if not self._has_time_for(1, beside_s=searching_s):
-            self._good, self._bad = load, min((each for each in self._failed if each > load), default=None)
             return False
-        self._length_s, self._good, self._bad = longer_s, load, None
+        self._length_s = longer_s
         self._go_on(load, self._goal.width, carried=True)
         return True
 
-    def _votes(self, load: int, length_s: float) -> tuple[int, int]:
-        """How many trials of a load pass and how many fail, until more than half of them pass or do
-        not. Some tell nothing.
+    def _is_overruled(self, load: int) -> bool:
+        """Whether a load that has failed passes more than half of its trials that are as long as
+        those that confirm. What shorter ones failed is no matter then. Some tell nothing.
         """
-        needed = self._goal.trials // 2 + 1
+        needed, length_s = self._goal.trials // 2 + 1, self._goal.least_s
         passed = failed = untold = 0
         while max(passed, failed + untold) < needed:
             met = self._readings.read(load, length_s).met
             passed, failed, untold = passed + (met is True), failed + (met is False), untold + (met is None)
-        return passed, failed
+        if passed == needed:
+            self._good, self._bad = load, None
+            self._carried.append(load)
+            self._failed.clear()
+        elif failed:
+            self._fail(load)
+        return passed == needed
 
     def _rise(self) -> None:
         goal = self._goal
@@ -325,7 +325,7 @@ class Search:
     def _fail(self, load: int) -> None:
         """The last trial was one of those that failed at a load."""
         self._bad = load
-        self._failed[load] = max(self._readings.last_s, self._failed.get(load, 0.0))
+        self._failed[load] = self._readings.last_s
 
     def _longer_s(self) -> float | None:
         """How long trials have to be; None where they are long enough, or as long as they may
@@ -391,7 +391,7 @@ class Search:
             # Where the lowest load failed, those above it that told nothing are no matter.
             return self._untold is None or self._bad == self._goal.lowest
         if self._bad is None:
-            return self._untold is None and self._held[0] == self._goal.highest
+            return self._held[0] == self._goal.highest
         return self._is_near(self._held[0], self._bad)
 
     def _is_near(self, lower: int, upper: int) -> bool:
