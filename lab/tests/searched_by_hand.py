@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from plimsoll_lab.stats.capacity import Bounds, Goal, search
+from plimsoll_lab.stats.capacity import Bounds, search
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 
 GOAL = Goal(lowest=10, highest=1000, width=0.5, trials=1)

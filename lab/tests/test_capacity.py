@@ -14,7 +14,8 @@ from scipy import special
 from simulated import tell
 
 from plimsoll_lab.stats.backlog import BATCHES, CONFIDENCE, STUDENT, batch_growth
-from plimsoll_lab.stats.capacity import CONFIRMATIONS, Bounds, Goal, OutOfPatience, Search, search
+from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search, search
+from plimsoll_lab.stats.goal import CONFIRMATIONS, Goal
 from plimsoll_lab.stats.readings import Measure, Reading, load_noise
 
 TRUTH = 8123

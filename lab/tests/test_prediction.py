@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll_lab.stats import capacity
+from plimsoll_lab.stats import finding, goal
 from plimsoll_lab.stats.readings import WARM_UP
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.suite import shipped
@@ -156,7 +156,7 @@ def test_a_search_of_finer_bounds_is_said_to_take_longer() -> None:
 
     # Six fourfold rises, five halvings and three trials of each; eight confirming trials of ten
     # seconds and two of a minute, with their warm-ups; in two blocks. As many as a search makes.
-    assert (capacity.RISE, capacity.CONFIRMATIONS, capacity.HOLDS, 1 + WARM_UP) == (4, 8, 2, 1.5)
+    assert (finding.RISE, goal.CONFIRMATIONS, goal.HOLDS, 1 + WARM_UP) == (4, 8, 2, 1.5)
     assert searched_s() == pytest.approx(2 * (11 * 3 + 1.5 * (8 * 10 + 2 * 60)), rel=0.05)
     assert searched_s('width = "1%"\n') > searched_s() > searched_s('width = "20%"\n')
 

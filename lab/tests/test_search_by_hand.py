@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from searched_by_hand import BLIND, GOAL, SEARCHED, blindly, carries, made
 
-from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, search
+from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, search
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 
 

@@ -8,7 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from plimsoll_lab.stats.capacity import NOISE_TOLERATED, Goal, search
+from plimsoll_lab.stats.capacity import search
+from plimsoll_lab.stats.finding import NOISE_TOLERATED
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading, load_noise
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from searched_by_hand import BLIND, GOAL, SEARCHED, Trial, carries, made, patient
 
-from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search, search
+from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search, search
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 
 

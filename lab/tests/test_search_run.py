@@ -16,7 +16,7 @@ from plimsoll_lab.experiment import null_server, search_run
 from plimsoll_lab.experiment.null_server import TRIALS, NullServer
 from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.problem import Interrupted, LabError
-from plimsoll_lab.stats import capacity
+from plimsoll_lab.stats import confirming
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import CutRecord, TrialRecord
 from plimsoll_lab.suite.spec import Placement, PlannedTrial, Point
@@ -141,7 +141,7 @@ def test_a_run_that_stops_among_its_stored_trials_keeps_what_it_had(
     """
     begin().carry_out()
     before = RunFolder(path=tmp_path).read_run()
-    monkeypatch.setattr(capacity, "CONFIRMATIONS", 9)
+    monkeypatch.setattr(confirming, "CONFIRMATIONS", 9)
     with pytest.raises(LabError, match="resume with the lab that began the run"):
         begin().carry_out()
     after = RunFolder(path=tmp_path).read_run()

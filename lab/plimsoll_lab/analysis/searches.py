@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
-from plimsoll_lab.stats.capacity import CONFIRMATIONS, FAILURES_TOLERATED
+from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord

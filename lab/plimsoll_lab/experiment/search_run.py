@@ -39,7 +39,8 @@ from plimsoll_lab.experiment.run import (
 from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, awaited_in_vain, unusable
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.problem import HostLost, Interrupted, LabError
-from plimsoll_lab.stats.capacity import Bounds, Goal, OutOfPatience, Search
+from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import WARM_UP, Reading
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
