@@ -20,7 +20,7 @@ from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, Interrupted, NoHost
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import HostRecord
 from plimsoll_lab.store.search_record import SearchSettingsRecord
 from plimsoll_lab.suite.expand import expand
@@ -53,6 +53,10 @@ LOST = "lost"
 GONE = "gone"
 TAKEN = "taken"
 STOPPED = "stopped"
+DISTURBED = CutRecord(
+    moments=1, share=0.1, requests=9, touched=0, completed_rate=90.0, bounds={}, estimates={}, doubted=()
+)
+"""Of a trial that is not known without a moment."""
 
 
 class Cluster:

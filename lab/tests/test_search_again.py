@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from searched_by_hand import BLIND, GOAL, RISING, SEARCHED, blindly, carries, made, patient, twice
+from searched_by_hand import BLIND, GOAL, RISING, SEARCHED, Trial, blindly, carries, made, patient, twice
 
 from plimsoll_lab.stats.capacity import Bounds, OutOfPatience
 from plimsoll_lab.stats.readings import NEAR, Reading
@@ -134,6 +134,29 @@ def test_a_load_that_failed_is_not_looked_at_again_without_time_for_an_answer(
     trials, found = made(*patient(patience_s, most=lambda _: 100))
     assert trials == [*(SEARCHED if looked_at else RISING), *[(80, 5)] * 8]
     assert (found.lower, found.upper, found.confirmed) == (80, 113, 8)
+
+
+@pytest.mark.parametrize(("patience_s", "looked_at"), [(97, False), (98, True)])
+def test_a_load_that_failed_is_not_looked_at_again_without_time_for_each_trial_of_it(
+    patience_s: float, *, looked_at: bool
+) -> None:
+    """15 s are spent, eight trials take 60 s, and three of 5 s 22.5 s, of which two are made."""
+    goal, measure = patient(patience_s, most=lambda _: 100)
+    trials, _ = made(replace(goal, trials=3), measure)
+    assert trials == [*twice(*(SEARCHED if looked_at else RISING)), *[(80, 5)] * 8]
+
+
+@pytest.mark.parametrize(("patience_s", "next_trial"), [(125, (80, 5)), (126, (121, 2))])
+def test_a_search_rises_again_where_there_is_time_for_two_of_three_trials_of_each_load(
+    patience_s: float, next_trial: Trial
+) -> None:
+    """30 s are spent then, two trials of 2 s at each of six loads take 36 s, and eight of 5 s take
+    60 s.
+    """
+    goal, measure = patient(patience_s, most=lambda length_s: 60 if length_s < 5 else 100)
+    trials, _ = made(replace(goal, trials=3), measure)
+    moment: list[Trial] = [(10, 1), (40, 1), (160, 1), (80, 1), (56, 1), (80, 5)]
+    assert trials[:13] == [*twice(*moment), next_trial]
 
 
 def test_longer_trials_that_carry_less_search_downwards_from_the_last_bounds() -> None:

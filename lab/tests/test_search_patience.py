@@ -38,6 +38,19 @@ def test_trials_become_no_longer_than_the_patience_lasts_for_a_search_with_them(
     assert (found.finished, found.confirmed, found.precision) == (True, 8, math.inf)
 
 
+def test_trials_become_no_longer_than_there_is_time_for_a_look_at_what_failed() -> None:
+    """15 s of 174 are spent. Eight trials at an answer, six at loads that are not confirmed and
+    three of that look take 127.5 s, and the rest is enough for twelve of 1.75 s.
+    """
+
+    def measure(load: int, length_s: float) -> Reading:
+        return Reading(met=load <= 100, excess=-0.1, took_s=1.5 * length_s)
+
+    trials, found = made(replace(BLIND, least_s=5, most_s=60, patience_s=174), measure)
+    assert list(dict.fromkeys(length_s for _, length_s in trials)) == pytest.approx([1, 1.75, 5])
+    assert found.confirmed == 8
+
+
 @pytest.mark.parametrize("patience_s", [240, 300, 360, 600, 900])
 def test_a_search_whose_trials_take_more_than_their_window_confirms_its_answer_in_time(patience_s: float) -> None:
     """Three seconds pass beside each of them. They were made longer, and the patience ended before

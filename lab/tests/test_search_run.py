@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from stood_in_searches import STOPPED, TAKEN, Cluster, begin_searches, plan_of
+from stood_in_searches import DISTURBED, STOPPED, TAKEN, Cluster, begin_searches, plan_of
 
 from plimsoll_lab.experiment import null_server, search_run
 from plimsoll_lab.experiment.null_server import TRIALS, NullServer
-from plimsoll_lab.experiment.search_run import SearchRun
+from plimsoll_lab.experiment.search_run import LONGER, SearchRun
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats import confirming
+from plimsoll_lab.stats.capacity import Search
+from plimsoll_lab.stats.goal import Goal
+from plimsoll_lab.stats.readings import Measure, Reading
 from plimsoll_lab.store.folder import RunFolder
-from plimsoll_lab.store.records import CutRecord, TrialRecord
+from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.suite.spec import Placement, PlannedTrial, Point
 
 Begin = Callable[..., SearchRun]
@@ -102,6 +105,30 @@ def test_trials_are_made_again_for_a_quarter_of_the_patience_and_count_in_it(beg
     assert begun.searches[0].state == "out of patience"
 
 
+def test_a_trial_alone_is_made_again_for_a_quarter_of_the_patience_at_most(begin: Begin) -> None:
+    begun = begin(dict.fromkeys(range(3, 23), TAKEN))
+    begun.settings = replace(begun.settings, patience_s=40.0)
+    begun.carry_out()
+    assert [len(trial.attempts) for trial in begun.trials[:4]] == [0, 0, 10, 0]
+
+
+def test_what_repeats_took_is_no_part_of_what_a_trial_takes(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search would expect as much of each later trial."""
+    told: list[tuple[float, float]] = []
+
+    def listened(goal: Goal, measure: Measure) -> Search:
+        def measured(load: int, length_s: float) -> Reading:
+            reading = measure(load, length_s)
+            told.append((reading.took_s, reading.repeated_s))
+            return reading
+
+        return Search(goal, measured)
+
+    monkeypatch.setattr(search_run, "Search", listened)
+    begin(dict.fromkeys(range(3, 23), TAKEN)).carry_out()
+    assert told[:4] == [(1, 0), (1, 0), (21, 20), (1, 0)]
+
+
 def test_a_search_that_is_interrupted_once_it_has_its_answer_tells_it(begin: Begin, tmp_path: Path) -> None:
     """It was interrupted before any bound, by what it said."""
     # The generator is held against a null server once more then: three trials told its ceiling.
@@ -162,10 +189,7 @@ def test_a_load_is_refuted_by_the_longest_trials_that_did_not_pass(begin: Begin)
         measure(None, "", None, replace(plan_point, load=load), PlannedTrial(number=number, block=1, point=point), None)
         for number, point in enumerate((0, 0, 0, 1, 1, 1), start=1)
     ]
-    cut = CutRecord(
-        moments=1, share=0.1, requests=9, touched=0, completed_rate=90.0, bounds={}, estimates={}, doubted=()
-    )
-    untold = [replace(each, cut=cut, figures={}) for each in made[3:]]
+    untold = [replace(each, cut=DISTURBED, figures={}) for each in made[3:]]
 
     def refuting(*trials: TrialRecord) -> list[int]:
         return [each.number for each in begun._refuting(plan_point, 80, list(trials))]
@@ -176,6 +200,25 @@ def test_a_load_is_refuted_by_the_longest_trials_that_did_not_pass(begin: Begin)
     assert refuting(*made[:3], untold[0], *made[4:]) == [5, 6]
     assert begun._refuting(plan_point, 80, [*made[:3], *untold], longest_s=10.0) == made[:3]
     assert refuting() == []
+
+
+def test_what_broke_is_of_the_trials_that_failed_where_longer_ones_tell_nothing(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, measure = begin(), Cluster().run_trial
+
+    def untold(*asked: object) -> TrialRecord:
+        made = cast("Callable[..., TrialRecord]", measure)(*asked)
+        if LONGER not in made.setting or cast("int", made.setting["load.connections"]) < 50:
+            return made
+        return replace(made, cut=DISTURBED, figures={"completed_rate": 1000.0})
+
+    monkeypatch.setattr(search_run, "run_trial", untold)
+    begun.carry_out()
+    found = begun.searches[0]
+    assert any(each.cut for each in begun.trials if each.setting["load.connections"] == found.upper)
+    assert found.broke is not None
+    assert (found.lower, found.upper, found.broke.missed) == (49, 52, "response time, p99 at 52.0 ms")
 
 
 def test_what_the_generator_gets_is_measured_on_the_hosts_that_it_has(
