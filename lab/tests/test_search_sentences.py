@@ -28,6 +28,7 @@ def told_of(*states: State, **changed: object) -> str:
 
 
 LIMITED = ", with p99 < 5ms"
+UNTIL_ITS_END = " passed at 1,000 when the search ended, of the 8 it asks for"
 UNCONFIRMED = f", and not confirmed by fresh trials{LIMITED}"
 FAILED = "; 1 of 2 searches failed: no such option"
 
@@ -144,11 +145,12 @@ def test_how_an_answer_was_confirmed_and_which_loads_were_given_up_is_said() -> 
     assert confirmation(search) == ""
     told = confirmation(search.model_copy(update={"confirmed": 8, "unconfirmed": [1100, 1050]}))
     assert told == ("8 of 8 fresh trials passed at 1,000; given up, as fresh trials failed there: 1,100 and 1,050")
-    # Where its patience ended after six of six, two had not failed.
-    for passed, words in (
-        (7, "7 of 8 fresh trials passed at 1,000"),
-        (1, "1 fresh trial had"),
-        (6, "6 fresh trials had"),
+    # Where its patience ended after six of six, or seven of seven, none had failed.
+    for state, passed, words in (
+        ("complete", 7, "7 of 8 fresh trials passed at 1,000"),
+        ("out of patience", 8, "8 of 8 fresh trials passed at 1,000"),
+        ("out of patience", 7, f"7 fresh trials had{UNTIL_ITS_END}"),
+        ("interrupted", 6, f"6 fresh trials had{UNTIL_ITS_END}"),
+        ("complete", 1, f"1 fresh trial had{UNTIL_ITS_END}"),
     ):
-        ended = " passed at 1,000 when the search ended, of the 8 it asks for" if passed < 7 else ""
-        assert confirmation(search.model_copy(update={"confirmed": passed})) == words + ended
+        assert confirmation(search.model_copy(update={"state": state, "confirmed": passed})) == words

@@ -223,7 +223,8 @@ def confirmation(search: SearchRecord) -> str:
     """
     told = []
     if search.confirmed and search.lower is not None:
-        if search.confirmed < CONFIRMATIONS - FAILURES_TOLERATED:
+        enough = CONFIRMATIONS - FAILURES_TOLERATED if search.state == "complete" else CONFIRMATIONS
+        if search.confirmed < enough:
             passed = f"{counted(search.confirmed, 'fresh trial')} had passed at {search.lower:,} when the search ended"
             told.append(f"{passed}, of the {CONFIRMATIONS} it asks for")
         else:
