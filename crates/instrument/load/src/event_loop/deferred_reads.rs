@@ -19,7 +19,7 @@ pub(super) struct DeferredReads {
     stamped: bool,
     /// Whether one was large, or ended with its connection, of whose end the kernel notes no time:
     /// it would be taken for as late as it is read. Or a request had no room in its socket: the
-    /// server would wait for the rest of it.
+    /// server would wait for the rest of it. Or an answer came in part.
     needs_waking: bool,
 }
 
@@ -33,6 +33,13 @@ impl DeferredReads {
 
     /// The rest of a request waits for room in its socket, which is reported as answers are.
     pub(super) fn awaits_room(&mut self) {
+        self.needs_waking = true;
+    }
+
+    /// Of an answer only a part has come. Where a server writes it in pieces, Nagle's algorithm
+    /// (RFC 1122, section 4.2.3.4) may keep the next one until this one is acknowledged, and Linux
+    /// acknowledges it as it is read: the answer would seem to take until the next request is due.
+    pub(super) fn came_in_part(&mut self) {
         self.needs_waking = true;
     }
 

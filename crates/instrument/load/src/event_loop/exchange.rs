@@ -100,6 +100,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 _ => protocol.idle(&mut connection.session, bytes),
             };
             let handshaking = connection.state == State::Handshaking;
+            let is_part = matches!(reply, Reply::Partial) && connection.state == State::Busy;
             let held = protocol.holds_input(&connection.session);
             if handshaking {
                 // The answer may ask for one.
@@ -118,6 +119,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 Reply::Failed(cause) => return Received::Lost(cause),
             }
             if !more && !ended {
+                if is_part {
+                    self.deferred_reads.came_in_part();
+                }
                 return Received::Part;
             }
         }

@@ -9,6 +9,7 @@ use plimsoll_measure::tally::{Cause, Requests};
 use plimsoll_reactor::source::Rotation;
 use plimsoll_sys::readiness::Ready;
 
+use super::exchange::Received;
 use super::sockets::Arrival;
 use super::*;
 use crate::config::tests::config;
@@ -42,6 +43,10 @@ struct Silent<const DEFERS: bool = false> {
     refuses: bool,
     /// Where each was connected from.
     sources: Vec<Option<IpAddr>>,
+    /// The last message that was sent.
+    message: Vec<u8>,
+    /// So much of it comes back, once.
+    returns: usize,
 }
 
 impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
@@ -73,6 +78,7 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
 
     fn write(&mut self, _socket: &(), bytes: &[u8]) -> io::Result<usize> {
         let count = if self.is_full { bytes.len() / 2 } else { bytes.len() };
+        self.message = bytes[..count].to_vec();
         self.sent += count;
         self.untold += count;
         Ok(count)
@@ -87,7 +93,10 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
     }
 
     fn read(&mut self, _socket: &()) -> io::Result<Arrival<'_>> {
-        Err(ErrorKind::WouldBlock.into())
+        match std::mem::take(&mut self.returns) {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            count => Ok(Arrival { bytes: &self.message[..count], more: false, at: None }),
+        }
     }
 
     fn close(&mut self, _socket: ()) {}
@@ -165,6 +174,19 @@ fn answers_do_not_stay_unread_where_a_request_has_to_wait_for_room() {
     event_loop.sockets.is_full = true;
     event_loop.dispatch(1);
     assert_eq!((event_loop.sockets.sent, allows(&event_loop)), (64 + 32, false));
+}
+
+#[test]
+fn answers_do_not_stay_unread_where_one_of_them_came_in_part() {
+    let mut event_loop = open_loop(|_| ());
+    event_loop.deferred_reads.answered(64, true, false);
+    event_loop.dispatch(1);
+    let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy);
+    let key = event_loop.slab.keys().find(is_busy).expect("its request is under way");
+    assert!(event_loop.deferred_reads.allows(Duration::from_micros(100)));
+    event_loop.sockets.returns = 32;
+    assert!(matches!(event_loop.read(key, false), Received::Part));
+    assert!(!event_loop.deferred_reads.allows(Duration::from_micros(100)));
 }
 
 #[test]
