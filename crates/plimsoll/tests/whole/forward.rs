@@ -349,6 +349,29 @@ fn a_peer_that_never_reads_cannot_make_memory_grow() {
 }
 
 #[test]
+fn a_peer_that_has_gone_while_the_other_one_does_not_read_costs_no_cpu() {
+    // A reset, and an end of both ways, of which the kernel tells whatever is asked for.
+    for resets in [true, false] {
+        let setting = Setting::new("send_timeout = \"1h\"\nidle_timeout = \"1h\"\nhalf_close = \"1h\"");
+        let (mut client, server) = setting.pair();
+        client.set_write_timeout(Some(Duration::from_millis(500))).expect("a timeout can be set");
+        let piece = vec![7; 1 << 20];
+        while client.write(&piece).is_ok() {}
+        if resets {
+            reset(client);
+        } else {
+            server.shutdown(Shutdown::Write).expect("connected");
+            assert_eq!(client.read(&mut [0]).expect("the end is passed on"), 0);
+            client.shutdown(Shutdown::Both).expect("connected");
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        until("a peer that has gone costs no CPU", || setting.forwarder.is_quiet());
+        drop(server);
+        setting.forwarder.stop();
+    }
+}
+
+#[test]
 fn urgent_data_arrives_in_its_place_in_the_stream_with_all_that_follows_it() {
     let setting = Setting::new("idle_timeout = \"50s\"");
     for bulk in [0, 8 * 1024 * 1024] {
