@@ -241,3 +241,22 @@ def test_a_server_that_does_not_listen_is_told_with_the_address_that_was_tried(
     mend = "start the server there, or correct its address" if attached else "it said: nothing; its state: 1 "
     assert point["outcome"] == "failed"
     assert point["reason"].startswith(late + mend)
+
+
+@pytest.mark.parametrize("kind", ["server", "role"])
+def test_who_listens_at_a_port_already_is_not_taken_for_what_is_to_be_started_there(
+    lab: Lab, tmp_path: Path, kind: str
+) -> None:
+    """It was measured in place of the server, and both contenders of a gate were that stranger."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        slow = f'command = ["sleep", "60"]\nready = "tcp:{port}"\n'
+        server = slow if kind == "server" else 'model = "epoll"\n[[role]]\nname = "beside"\nkind = "command"\n' + slow
+        (tmp_path / "it.toml").write_text(
+            f'name = "it"\nquestion = "?"\n[server]\n{server}[load]\nduration = "20ms"\n[run]\nrepeat = 1\n'
+        )
+        done = lab("run", "it.toml", "--json")
+    (point,) = summary_of(done.stdout)["points"]
+    who = "the server" if kind == "server" else "the role beside"
+    assert (point["outcome"], done.returncode) == ("failed", 1)
+    assert point["reason"].startswith(f"something else already listens at 127.0.0.1:{port}, before {who} is started")

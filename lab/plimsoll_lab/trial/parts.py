@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ DRAIN_S = 10.0
 """A server of ours drains for at most five seconds; twice that, and it hangs."""
 CONNECT_EVERY_S = 0.005
 """How often a foreign server's port is tried until it answers."""
+FREED_S = 2.0
+"""How long the port of a part may still be answered after the trial before."""
+FREED_EVERY_S = 0.25
+"""How often it is tried: connections that nobody takes fill a listen queue, which then refuses."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -103,6 +108,9 @@ def start_parts(
         record["command"] = command
         if role is not None:
             partial.roles.append(record)
+        who = "the server" if role is None else f"the role {name}"
+        if command and probe is not None:
+            _refuse_stranger(host, probe, who)
         started: AbstractContextManager[Process] = (
             host.start(command, role=name, metered=True, cpus=point.place.cpus.get(name, ()))
             if command
@@ -118,7 +126,6 @@ def start_parts(
         record["metering"] = process.meter_source
         addresses[name] = host.addresses[0]
         if must_be_ready:
-            who = "the server" if role is None else f"the role {name}"
             wait = functools.partial(_await_ready, host, process, probe, suite.run.ready_timeout, record, who)
             addresses[name] = _unless_starved(wait, host, process, up)
         up[name] = process
@@ -138,6 +145,20 @@ def _command(
         return command, probe, probe is not None
     name = SERVER if role is None else role.name
     return (*server_command(host, binary, suite, settings, addresses, name), True)
+
+
+def _refuse_stranger(host: Host, address: str, who: str) -> None:
+    """Raise `TrialFailure` where something listens at the address of a part that has not been
+    started: the part would be ready at once, and the load would measure the stranger.
+    """
+    patience = Patience(FREED_S)
+    while host.accepts(address):
+        if patience.left_s() <= 0:
+            raise TrialFailure(
+                f"something else already listens at {address}, before {who} is started; end it, or give {who} another "
+                "port: {port} in its command and in `ready` is a free one"
+            )
+        patience.wait(time.sleep, FREED_EVERY_S)
 
 
 def _unless_starved(wait: Callable[[], str], host: Host, process: Process, others: Mapping[str, Process]) -> str:
