@@ -102,6 +102,26 @@ REFUSALS = {
     "search range of one": (SEARCH.replace("[1, 60000]", "[5]"), "[search] range: [5] is no pair of loads"),
     "search width": (SEARCH + 'width = "0%"\n', "[search] width: it has to lie between"),
     "search without limits": (SEARCH.replace('"response_time.p99" = "<50ms"', ""), "[search]: no limit"),
+    "a search for what is captured": (
+        SEARCH.replace('"response_time.p99" = "<50ms"', '"capture.resets" = "< 1"'),
+        "[limits] capture.resets: a search captures no packets; leave it out",
+    ),
+    "a search that captures": ("capture = true\n" + SEARCH, "capture: a search keeps no files of its trials"),
+    "a search with a request log": (
+        SEARCH.replace("[limits]", "request_log = true\n[limits]"),
+        "[load] request_log: a search keeps no files of its trials",
+    ),
+    "a search for the memory of a server that runs": (
+        SEARCH.replace("[server]\n", '[server]\naddress = "127.0.0.1:1"\n').replace(
+            '"response_time.p99" = "<50ms"', '"server.memory_bytes" = "< 1GB"'
+        ),
+        "[limits] server.memory_bytes: nothing is read of a server that already runs",
+    ),
+    "a search for the memory of a contender that runs": (
+        SEARCH.replace('"response_time.p99" = "<50ms"', '"server.cpu_cores" = "< 1"')
+        + '[contender.it]\naddress = "127.0.0.1:1"\n',
+        "[limits] server.cpu_cores: nothing is read of a server that already runs",
+    ),
     "search over an axis": (SEARCH + '[matrix]\n"load.connections" = [1, 2]\n', "is an axis of the matrix too"),
     "search over a rate that thinks": (
         SEARCH.replace("load.connections", "load.rate").replace("[limits]", 'think = "1s"\n[limits]'),

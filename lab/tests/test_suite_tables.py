@@ -87,6 +87,37 @@ def test_a_change_of_what_is_no_table_is_refused(name: str) -> None:
     assert said in refusal(NAME + text + PARTS, changes=changes)
 
 
+IN_VAIN: dict[str, tuple[str, dict[str, Value], str]] = {
+    "what a contender says": (
+        '[contender.a]\ncommand = ["a"]\nready = "tcp:1"\n[contender.b]\nmodel = "poll"\n',
+        {"server.model": "epoll"},
+        "--set server.model: the contender b says this itself; write contender.NAME.model",
+    ),
+    "what no contender takes": (
+        '[contender.a]\ncommand = ["a"]\nready = "tcp:1"\n[contender.b]\naddress = "127.0.0.1:1"\n',
+        {"server.workers": 2},
+        "each contender is a server of its own, and takes nothing of [server]; write contender.NAME.workers",
+    ),
+    "what has been laid over": ("[fast.run]\nrepeat = 1\n", {"fast.run.repeat": 3}, "write run.repeat"),
+}
+
+
+@pytest.mark.parametrize("name", IN_VAIN)
+def test_a_change_that_would_change_nothing_is_refused(name: str) -> None:
+    """The old binaries were measured, and the record said that the new ones had been."""
+    text, changes, said = IN_VAIN[name]
+    assert said in refusal(SUITE + text, changes=changes)
+
+
+def test_a_change_holds_for_the_contenders_that_take_it() -> None:
+    text = SUITE + '[contender.a]\ncommand = ["a"]\nready = "tcp:1"\n[contender.b]\nmodel = "poll"\n'
+    changes: dict[str, Value] = {"server.workers": 2, "server.protocol": "http"}
+    plan = expand(read_text(text, source="it.toml", directory="/here", changes=changes), seed=1)
+    servers = {str(point.setting["contender"]): point.server for point in plan.points}
+    assert (servers["b"]["workers"], "workers" in servers["a"]) == (2, False)
+    assert [each["protocol"] for each in servers.values()] == ["http", "http"]
+
+
 def refusal(text: str, *, fast: bool = False, changes: dict[str, Value] | None = None) -> str:
     with pytest.raises(SuiteError) as refused:
         expand(read_text(text, source="it.toml", directory="/here", fast=fast, changes=changes), seed=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll_lab.suite.contenders import CONTENDER, POINT
+from plimsoll_lab.suite.contenders import CONTENDER, KEPT, POINT, STARTS
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.settings import Value
@@ -17,6 +17,7 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
     table, _, key = path.partition(".")
     if not key and path != "capture":
         raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
+    _refuse_unheard(tables, path, source=source)
     matrix = tables.get("matrix")
     matrix = matrix if isinstance(matrix, dict) else {}
     try:
@@ -42,6 +43,28 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
     home[key] = as_toml(value)
     if replaced is not None:
         home.pop(replaced, None)
+
+
+def _refuse_unheard(tables: dict[str, object], path: str, *, source: str) -> None:
+    """Refuse a change that would change nothing: of [fast], which has been laid over the suite, and
+    of a setting of [server] that a contender says otherwise, or that none takes from it.
+    """
+    table, _, key = path.partition(".")
+    if table == "fast":
+        raise SuiteError(f"{source}: --set {path}: a change wins over [fast]; write {key}")
+    if table != "server":
+        return
+    refusal = f"{source}: {not_a_table(CONTENDER)}"
+    contenders = {
+        name: as_table(own, refusal=f"{source}: {not_a_table(f'{CONTENDER}.{name}')}")
+        for name, own in as_table(tables.get(CONTENDER, {}), refusal=refusal).items()
+    }
+    where, mend = f"{source}: --set {path}", f"write {CONTENDER}.NAME.{key}"
+    for name, own in contenders.items():
+        if key in own:
+            raise SuiteError(f"{where}: the contender {name} says this itself; {mend}")
+    if contenders and key not in KEPT and all(own.keys() & STARTS for own in contenders.values()):
+        raise SuiteError(f"{where}: each contender is a server of its own, and takes nothing of [server]; {mend}")
 
 
 def _drop_exclusions(matrix: dict[str, object], path: str, value: Value) -> None:

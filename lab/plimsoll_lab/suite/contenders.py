@@ -18,6 +18,10 @@ CONTENDER = "contender"
 """The path of a contender's name in a point's setting."""
 POINT = "point"
 """The path of a point's name in its setting."""
+STARTS = {"command", "address"}
+"""A contender with one of these is a server of its own: nothing else that [server] says applies."""
+KEPT = {"ready", "protocol"}
+"""But for these."""
 VARIED = ("server", "load", "network", "role")
 """Tables whose settings may vary."""
 PLACE_LOAD = "place.load"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.contenders import CONTENDER, PLACE_LOAD, POINT
+from plimsoll_lab.suite.contenders import CONTENDER, KEPT, PLACE_LOAD, POINT, STARTS
 from plimsoll_lab.suite.errors import SuiteError, naming_source
 from plimsoll_lab.suite.figures import suggest
 from plimsoll_lab.suite.network import read_network
@@ -28,6 +28,8 @@ from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, rea
 LOCAL = "local"
 """The one host of a suite without a network."""
 SERVER, LOAD = "server", "load"
+EMULATOR, CAPTURE = "link", "capture"
+"""Parts that the laboratory adds."""
 """The parts that every suite has; no role takes their names."""
 KINDS = ("load", "server", "forward", "command")
 ACTIVE, WHEN_NAMED = "active", "when named"
@@ -36,6 +38,8 @@ _REFERENCE = re.compile(r"role:([A-Za-z0-9][A-Za-z0-9._-]*?)(?::(\d{1,5}))?(?=[^
 _COUNT = re.compile(r"([1-9]\d{0,3}) hosts(?: ([^ =]+=[^ ]+))?")
 """So many hosts for the generators, all with a label where one is given."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_FURTHER_LOAD = re.compile(r"load-\d+")
+"""Of [load], the generators but the first."""
 
 
 def read_place(table: Table, *, source: str) -> Placement:
@@ -100,6 +104,9 @@ def read_roles(tables: object, *, source: str) -> tuple[Role, ...]:
         every = as_tables(tables, refusal=not_tables("role"))
         roles = tuple(_role(table, number) for number, table in enumerate(every, start=1))
         names = [SERVER, LOAD, *(role.name for role in roles)]
+        for name in names[2:]:
+            if name in {EMULATOR, CAPTURE} or _FURTHER_LOAD.fullmatch(name):
+                raise SuiteError(f"[[role]] {name}: a part of the laboratory's own is called so; choose another name")
         for name in names:
             if names.count(name) > 1:
                 raise SuiteError(f"[[role]] {name}: the name '{name}' stands twice; each part has a name of its own")
@@ -302,9 +309,8 @@ def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, 
         table, _, key = path.partition(".")
         if path == CONTENDER:
             own = suite.contenders[str(value)]
-            if "command" in own or "address" in own:
-                # What [server] says of another way to start a server does not apply.
-                server = {key: value for key, value in server.items() if key in {"ready", "protocol"}}
+            if own.keys() & STARTS:
+                server = {key: value for key, value in server.items() if key in KEPT}
             server |= own
         elif path in {POINT, PLACE_LOAD}:
             continue

@@ -136,7 +136,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
     exclude = _table(tables, "matrix", source=source).get("exclude", [])
     suite = replace(suite, excluded=read_exclusions(exclude, suite.axes, source=source))
     if suite.search is not None:
-        check_search(suite.search, suite.matrix, suite.load, suite.limits, source=source)
+        check_search(suite, suite.search)
     check_compare(suite)
     check_statuses(suite)
     check_roles(suite)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from plimsoll_lab.suite import units
+from plimsoll_lab.suite.contenders import STARTS
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.figures import LAST_OVER_LINE, suggest
 from plimsoll_lab.suite.keys import SEARCH
 from plimsoll_lab.suite.settings import Settings
-from plimsoll_lab.suite.spec import Axis, Limit, SearchSettings
+from plimsoll_lab.suite.spec import SearchSettings, Suite
 
 OVER = ("load.connections", "load.rate")
 """What a search may vary."""
+CAPTURED = ("endpoints", "capture.")
+"""How the names of figures begin that are of captured packets."""
 
 T = TypeVar("T")
 
@@ -62,17 +65,28 @@ def read_search(values: Mapping[str, object], *, source: str) -> SearchSettings:
     return replace(defaults, width=width, trials=trials, patience_s=patience_s, lasting_s=lasting_s)
 
 
-def check_search(
-    search: SearchSettings, matrix: tuple[Axis, ...], load: Settings, limits: tuple[Limit, ...], *, source: str
-) -> None:
+def check_search(suite: Suite, search: SearchSettings) -> None:
     """Refuse a search that contradicts the rest of its suite."""
-    if any(axis.path == search.over for axis in matrix):
+    load, limits, source = suite.load, suite.limits, suite.source
+    if any(axis.path == search.over for axis in suite.matrix):
         raise SuiteError(f"{source}: [search] over: {search.over} is an axis of the matrix too; leave one of them out")
     if not limits:
         raise SuiteError(
             f"{source}: [search]: no limit; say what the server has to keep, such as "
             "[limits] 'response_time.p99' = '<50ms'"
         )
+    for limit in limits:
+        if limit.figure.startswith(CAPTURED):
+            raise SuiteError(f"{source}: [limits] {limit.figure}: a search captures no packets; leave it out")
+        if limit.figure.startswith("server.") and _runs_already(suite):
+            raise SuiteError(
+                f"{source}: [limits] {limit.figure}: nothing is read of a server that already runs, so that no load "
+                "would keep this; let the laboratory start it ([server] command), or leave the limit out"
+            )
+    kept = [key for key in ("request_log", "hdr") if load.get(key)]
+    if suite.capture or kept:
+        what = "capture" if suite.capture else f"[load] {kept[0]}"
+        raise SuiteError(f"{source}: {what}: a search keeps no files of its trials; leave it out")
     if any(limit.figure == LAST_OVER_LINE for limit in limits):
         raise SuiteError(
             f"{source}: [limits] {LAST_OVER_LINE}: a search keeps no requests, which this figure is computed from; "
@@ -80,6 +94,12 @@ def check_search(
         )
     if search.over == "load.rate" and "think" in load:
         raise SuiteError(f"{source}: [load] think: a rate has no think time; leave it out, or search over connections")
+
+
+def _runs_already(suite: Suite) -> bool:
+    """Whether a server of the suite is not started by the laboratory."""
+    own: Iterable[Settings] = suite.contenders.values() or [{}]
+    return any("address" in (each if each.keys() & STARTS else suite.server) for each in own)
 
 
 def _range(table: _Table) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Any
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.store.records import Json, ResultWarning
+from plimsoll_lab.suite.placement import CAPTURE
 from plimsoll_lab.trial.events import events, last_event
 from plimsoll_lab.trial.validity import ending
 
@@ -24,8 +25,6 @@ STEP_S = 0.1
 """Of a short run the length of an interval."""
 LONG_S = 10.0
 """From this length on intervals are seconds: a tenth of the numbers."""
-NAME = "capture"
-"""Its name among the metered parts."""
 
 
 class Capture:
@@ -63,7 +62,7 @@ def capturing(host: Host, binary: str, file: Path) -> Iterator[Capture]:
         f"{STEP_S:g}s",
         "--json",
     ]
-    with host.start(command, role=NAME, metered=True) as process:
+    with host.start(command, role=CAPTURE, metered=True) as process:
         deadline = time.monotonic() + READY_S
         while not any(event.get("event") == "ready" for event in events(process.take_lines())):
             code = process.exit_code()

@@ -43,8 +43,6 @@ WINDOW = ("window_opened", "window_closed")
 TOO_LATE = "that instant has passed"
 """What a generator says that was started after the instant it was to start at."""
 BARRIER = "--barrier"
-EMULATOR = "link"
-"""The emulator's name among the metered parts."""
 
 
 class TrialFailure(Exception):  # noqa: N818 - an outcome, not an error

@@ -29,10 +29,9 @@ from plimsoll_lab.store.records import (
     TrialRecord,
 )
 from plimsoll_lab.suite.figures import named_figures
-from plimsoll_lab.suite.placement import LOCAL, SERVER
+from plimsoll_lab.suite.placement import CAPTURE, EMULATOR, LOCAL, SERVER
 from plimsoll_lab.suite.prediction import think_s, trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
-from plimsoll_lab.trial.capturing import NAME as CAPTURE
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import cut_record, is_told, late_figures, requests_alone, without_cut, without_late
 from plimsoll_lab.trial.events import seconds_of, take_log
@@ -40,13 +39,7 @@ from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, measured_loads, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
-from plimsoll_lab.trial.generators import (
-    EMULATOR,
-    LateStart,
-    Monitors,
-    TrialFailure,
-    run_loads,
-)
+from plimsoll_lab.trial.generators import LateStart, Monitors, TrialFailure, run_loads
 from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
