@@ -147,6 +147,12 @@ def test_one_contender_alone_has_figures_and_no_rivals() -> None:
     told = answer(evidence(points=[point]))
     assert told[0].startswith("At 3,000 connections the server completes 24,000/s, answers 99 % of requests within ")
     assert told[0].endswith("3.10 ms and uses 13.0 us of CPU per request.")
+    partly = point.model_copy(update={"valid_n": 6})
+    told = answer(evidence(points=[partly.model_copy(update={"figures": {RATE: figures[RATE], P99: figures[P99]}})]))
+    assert told[0] == (
+        "At 3,000 connections the server completes 24,000/s in 1 of 6 trials and answers 99 % of requests within "
+        "3.10 ms in 1 of 6 trials."
+    )
     one_left = answer(evidence(comparison({"epoll": 13.0}, noise=0), stops=[stop("select", held=1021)]))
     assert one_left[0] == "At 3,000 connections epoll alone has a valid result: it uses 13.0 us of CPU per request."
     assert one_left[1] == "select accepts at most 1,021 connections."

@@ -53,6 +53,20 @@ def test_a_point_without_a_result_is_not_reachable_and_says_why() -> None:
     assert judged(replace(CLAIMED, at={"load.connections": 99})).outcome == "not reachable here"
 
 
+def test_a_claim_about_failures_counts_the_trials_that_failed() -> None:
+    """Five of nine had none, and the four that had were no results: it was confirmed."""
+    claim = replace(CLAIMED, figure="failed_ratio", over=None, expect="<= 0.5%", least=0.0, most=0.005)
+    run = run_record()
+    run.claims = [claim]
+    trials = [
+        replace(trial(number, 1, number, 0.0, "ok" if ratio == 0 else "failed"), figures={"failed_ratio": ratio})
+        for number, ratio in enumerate([0.0] * 5 + [0.3] * 4)
+    ]
+    here = [points()[0], point_summary({"load.connections": 20}, 1, failed_ratio=0.0)]
+    assert judge_claims(run, here, trials[:5])[0].outcome == "confirmed"
+    assert judge_claims(run, here, trials)[0].outcome == "contradicted"
+
+
 def test_a_point_that_is_told_from_no_other_is_no_point() -> None:
     told = judged(replace(CLAIMED, at={}))
     assert told.outcome == "not reachable here"

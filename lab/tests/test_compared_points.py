@@ -116,6 +116,26 @@ def test_the_share_of_trials_that_failed_is_of_trials(tmp_path: Path) -> None:
     assert str(b[0].path) in messages(found)["stopped"]
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_rate_is_not_compared_where_the_generator_was_the_limit_of_many_trials(
+    tmp_path: Path, *, whole: bool
+) -> None:
+    """The limited trials, or runs, were left out without a word: the slowest of the side that the
+    generator could not exhaust stayed.
+    """
+    a = ended(tmp_path, "a", ("ok",) * 10)
+    b = ended(tmp_path, "b", (*("ok",) * 8, "generator_limited", "generator_limited") if whole else ("ok",) * 10)
+    for folder in () if whole else b:
+        [trial] = folder.read_trials()
+        folder.write_trial(replace(trial, number=2, block=2, outcome="generator_limited", reason="it was late"))
+    found = compare_runs(a, b)
+    share = "20 %" if whole else "50 %"
+    why = f"the generator was the limit in 0 % of A's trials and {share} of B's, and the server may do more"
+    assert reasons(found)[RATE] == ("invalid", why)
+    assert not found.valid
+    assert compare_runs(a, ended(tmp_path, "c", (*("ok",) * 9, "generator_limited"))).verdicts[0].call != "invalid"
+
+
 @pytest.mark.parametrize("outcome", ["failed", "hard_limit"])
 def test_one_run_of_ten_without_a_result_is_told_and_leaves_no_verdict(tmp_path: Path, outcome: Outcome) -> None:
     a = ended(tmp_path, "a", ("ok",) * 10)

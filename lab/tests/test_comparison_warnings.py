@@ -109,6 +109,24 @@ def test_all_that_keeps_runs_apart_is_told(tmp_path: Path) -> None:
     assert compare_runs([a], [b]).not_comparable == ["cpus: 2 in A, 4 in B", apart]
 
 
+def test_a_run_that_captured_packets_is_not_compared_with_one_that_did_not(tmp_path: Path) -> None:
+    """Of the capture nothing was said, which takes CPU for each packet."""
+    runs = [stored(tmp_path / name, BOTH) for name in "abcd"]
+    for folder, text, asked in zip(
+        runs,
+        ("", "capture = true\n", "capture = true\n[fast]\ncapture = false\n", "=="),
+        ({}, {}, {"capture": False}, {"capture": False}),
+        strict=True,
+    ):
+        run = folder.read_run()
+        changed = run.request.model_copy(update={"changes": asked})
+        change(folder, suite=run.suite.model_copy(update={"text": text}), request=changed)
+    plain, captured, off, unread = runs
+    assert compare_runs([plain], [captured]).not_comparable == ["capture of packets: no in A, yes in B"]
+    assert compare_runs([plain], [off]).comparable
+    assert compare_runs([plain], [unread]).not_comparable == ["capture of packets: no in A, not known in B"]
+
+
 @pytest.mark.parametrize("code", ["incomplete", "doubtful_figures"])
 def test_a_part_of_one_run_or_its_doubtful_figures_leave_no_whole_verdict(tmp_path: Path, code: str) -> None:
     a, b = ten_alike(tmp_path)

@@ -105,6 +105,20 @@ def test_the_first_picture_shows_what_the_answer_tells(tmp_path: Path) -> None:
     assert "completed rate, 20 connections:" in page[page.index('data-chart="headline"') :].lower()
 
 
+def test_the_first_picture_has_the_rate_of_a_generator_that_was_the_limit_as_a_lower_bound(tmp_path: Path) -> None:
+    """The slowest trials alone had their median there, under an answer that said "at least"."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=9)
+    for trial in folder.read_trials():
+        rate = 1000.0 * trial.block + (500 if trial.point == 0 else 0)
+        made = replace(trial, figures={"completed_rate": rate})
+        late = trial.point == 0 and trial.block > 5
+        folder.write_trial(replace(made, outcome="generator_limited", reason="it was late") if late else made)
+    run, summary = folder.read_run(), summarise_run(folder)
+    found = headline(summary, run, layout_of(run))
+    assert found is not None
+    assert "epoll has the best median, at least 5,500/s; poll has 5,000/s" in found.caption
+
+
 def test_the_first_picture_says_of_a_bound_that_it_is_one(tmp_path: Path) -> None:
     """A late generator only lengthens a response time: the scores and the answer said "at most"."""
     folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)

@@ -178,7 +178,15 @@ def test_a_ratio_from_two_on_has_three_figures(
 
 
 @pytest.mark.parametrize(
-    ("ratio", "said"), [(1.072, "+7.2 %"), (0.9, "-10.0 %"), (1.0, "+0.0 %"), (0.9999, "+0.0 %"), (3.0, "+200.0 %")]
+    ("ratio", "said"),
+    [
+        (1.072, "+7.2 %"),
+        (0.9, "-10.0 %"),
+        (1.0, "+0.0 %"),
+        (0.9999, "-0.01 %"),
+        (1 + 1e-9, "+0.0 %"),
+        (3.0, "+200.0 %"),
+    ],
 )
 def test_a_change_has_a_sign_and_no_minus_zero(ratio: float, said: str) -> None:
     assert formatting.change(ratio) == said

@@ -123,9 +123,23 @@ def test_the_one_result_of_a_load_that_has_none_bends_no_curve(tmp_path: Path) -
         replace(each, outcome="generator_limited") if each.point == 2 and each.block == 1 else each for each in trials
     ]
     late += [replace(each, outcome="generator_limited", number=99) for each in trials if each.point == 2]
-    [knee] = find_knees(run, late)
+    slow = [
+        replace(each, figures={**each.figures, "completed_rate": 1500.0})
+        if each.outcome == "generator_limited"
+        else each
+        for each in late
+    ]
+    [knee] = find_knees(run, slow)
     [without] = find_knees(run, [each for each in trials if each.point != 2])
     assert (knee.text, knee.bound) == (without.text, without.bound)
+    # What the generator did not exhaust is more than "at most".
+    [beyond] = find_knees(run, late)
+    assert without.bound is not None
+    assert beyond.bound == replace(without.bound, reached=False)
+    assert beyond.text == (
+        "not reached: N* is 30 connections or more, for the generator was the limit at 2,000/s, more than the 1,500/s "
+        "that it did not limit"
+    )
 
 
 def test_a_knee_that_was_not_reached_is_said_to_be_so(tmp_path: Path) -> None:

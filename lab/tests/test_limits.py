@@ -153,6 +153,22 @@ def test_a_limit_that_is_missed_at_one_point_ends_in_3_whatever_another_point_la
     assert (exit_code(summary), len(summary.limits_missed)) == (3, 1)
 
 
+@pytest.mark.parametrize(("limited", "code"), [(5, 4), (6, 4), (9, 4), (0, 0)])
+def test_a_limit_of_a_point_at_which_the_server_reached_its_own_cannot_be_told(
+    limited: int, code: int, tmp_path: Path
+) -> None:
+    """Of nine trials five had refused connections: no limit was judged, and the run ended in 0."""
+    folder = stored_run(tmp_path / "0001", repeat=9)
+    run = folder.read_run()
+    run.limits = [read_limit("response_time.p50", "< 250ms", source="it.toml")]
+    folder.write_run(run)
+    for each in folder.read_trials():
+        if each.block <= limited:
+            folder.write_trial(replace(each, outcome="hard_limit", reason="it refused 9 connections", figures={}))
+    summary = summarise_run(folder)
+    assert (exit_code(summary), len(summary.limits_undecided)) == (code, int(code == 4))
+
+
 def test_a_limit_on_a_figure_that_no_trial_has_is_said_to_be_one(tmp_path: Path) -> None:
     """More repetitions would tell no more."""
     folder = stored_run(tmp_path / "0001", repeat=2)

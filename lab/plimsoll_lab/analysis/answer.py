@@ -237,9 +237,10 @@ def sentence(subject: str, point: PointSummary, evidence: Evidence) -> str:
     """What a server does at a point, in one sentence."""
     told = []
     for figure in (each for each in ALONE if each in point.figures):
-        value = formatting.number(point.figures[figure].median, evidence.figures[figure].unit)
+        found = point.figures[figure]
         verb, _, rest, _ = _phrase(figure, evidence)
-        told.append(f"{verb} {rest.format(value)}")
+        fewer = f" in {found.n} of {point.valid_n} trials" if found.n < point.valid_n else ""
+        told.append(f"{verb} {rest.format(formatting.number(found.median, evidence.figures[figure].unit))}{fewer}")
     return f"{subject} {formatting.listed(told)}." if told else f"{subject} has no figure of the suite."
 
 

@@ -29,6 +29,7 @@ from plimsoll_lab.analysis.family import (
     told_parts,
     value_of,
 )
+from plimsoll_lab.analysis.points import OF_FAILURES, STOPPED
 from plimsoll_lab.stats.best import ends
 from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.stats.summary import Interval, summarise
@@ -315,7 +316,9 @@ def _series(point: PointSummary, trials: Sequence[TrialRecord], figure: str) -> 
 
 
 def _told(trial: TrialRecord, figure: str) -> _Told | None:
+    # A server that failed says how many requests did.
     at_limit = trial.outcome == "hard_limit" and figure == HELD
+    at_limit = at_limit or (trial.outcome in STOPPED and figure in OF_FAILURES)
     found, value = trial.figures.get(figure), value_of(trial, figure)
     value = found if at_limit else value
     if found is None or value is None:

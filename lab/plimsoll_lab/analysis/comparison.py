@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.environments import differences_between
-from plimsoll_lab.analysis.family import ROUNDING, cut_share, is_told_less, may_tell, unlike_shares
+from plimsoll_lab.analysis.family import LOWER_BOUND, ROUNDING, cut_share, is_told_less, may_tell, unlike_shares
 from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.analysis.repeats import REMEDY, as_first_measured
 from plimsoll_lab.analysis.severity import graded
@@ -234,6 +234,8 @@ class _PointResult:
     """The part of their time that was cut out."""
     stopped: float = 0.0
     """The part of its trials that failed or reached a limit."""
+    limited: float = 0.0
+    """The part of its trials of which the generator was the limit."""
     is_bound: bool = False
     """Whether it is a capacity that is at least so much, as its search never saw too much."""
 
@@ -276,6 +278,7 @@ def _pairs(
                 or _unlike_stops(seen)
                 or _unlike_told(figure, seen)
                 or _unlike_cut(figure, seen)
+                or _are_bounds(figure, seen)
                 or _without_end(seen)
             )
             pairs.append(Pair(figure=figure, better=better, at={**at}, a=a, b=b, obstacle=why))
@@ -320,6 +323,21 @@ def _unlike_told(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | N
         return None
     told, less = percent(a, 0), percent(b, 0)
     return f"{told} of A's trials tell it and {less} of B's, and those that do not may be the slowest"
+
+
+def _are_bounds(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:
+    """Why a rate may not be compared: of many trials the generator was the limit, and the server
+    may do more; figures are of the others, which are the slowest.
+    """
+    if figure not in LOWER_BOUND:
+        return None
+    a, b = (statistics.fmean(each.limited for each in side) for side in seen)
+    if max(a, b) <= STOPPED_MORE + ROUNDING:
+        return None
+    return (
+        f"the generator was the limit in {percent(a, 0)} of A's trials and {percent(b, 0)} of B's, and the server may "
+        "do more"
+    )
 
 
 def _unlike_cut(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | None:
@@ -402,6 +420,7 @@ def _measured(point: PointSummary, answers: _Answers) -> _PointResult:
         medians={name: each.median for name, each in known.items()},
         told={name: each.n / answers.count for name, each in known.items()},
         stopped=sum(point.outcomes.get(each, 0) for each in STOPPED) / max(1, point.n),
+        limited=point.outcomes.get("generator_limited", 0) / max(1, point.n),
         share=answers.share,
     )
 

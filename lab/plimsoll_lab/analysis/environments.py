@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Sequence
 
 from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord
@@ -33,8 +34,8 @@ CALLED = {"system": "kernel", "cpu": "CPU", "cpus": "number of CPUs", "cpu_gover
 """What they are called in a sentence, where that is not their name."""
 MEMORY_TOLERATED = 0.02
 """A kernel reserves a little more or less of the same memory from boot to boot."""
-WARM_UP = "warm-up"
-"""The one setting of the runs that has to be the same, too."""
+WARM_UP, CAPTURE = "warm-up", "capture of packets"
+"""The settings of the runs that have to be the same, too."""
 NAMED = 3
 """Runs of a side that have a value otherwise than the rest; more are counted."""
 
@@ -50,7 +51,7 @@ def differences_between(sides: Sequence[Sequence[NamedRun]]) -> list[str]:
     """
     found: dict[str, str] = {}
     unknown: dict[str, list[str]] = {}
-    for name in (*SAME, WARM_UP):
+    for name in (*SAME, WARM_UP, CAPTURE):
         told = [[(run, _property(name, record)) for run, record in side] for side in sides]
         groups = _alike_runs(name, told)
         if len(groups) > 1:
@@ -79,12 +80,25 @@ def changes_of_machine(before: EnvironmentRecord, now: EnvironmentRecord) -> lis
 def _property(name: str, run: RunRecord) -> object:
     if name == WARM_UP:
         return run.settings.warm_up or "none"
+    if name == CAPTURE:
+        return _captures(run)
     # Of a cluster the lab's own machine measures nothing.
     hosts = {host.name: host.environment.get(name) for host in run.hosts}
     if not hosts:
         return run.environment.to_json()[name]
     first = next(iter(hosts.values()))
     return first if all(_alike(name, first, each) for each in hosts.values()) else hosts
+
+
+def _captures(run: RunRecord) -> str | None:
+    """Whether packets were captured, by the run's suite; None where that cannot be read."""
+    try:
+        tables = tomllib.loads(run.suite.text)
+    except ValueError:
+        return None
+    fast = tables.get("fast", {}) if run.request.fast else {}
+    asked = {**tables, **fast, **run.request.changes}.get("capture", False)
+    return "yes" if asked else "no"
 
 
 def _alike_runs(name: str, sides: Sequence[Sequence[tuple[str, object]]]) -> list[tuple[object, list[list[str]]]]:

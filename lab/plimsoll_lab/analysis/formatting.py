@@ -173,8 +173,10 @@ def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
 
 
 def change(ratio: float) -> str:
-    """A ratio as what is added: `+7.2 %`."""
-    return f"{(ratio - 1) * 100:+z.1f} %"
+    """A ratio as what is added: `+7.2 %`; never 0 where there is a difference."""
+    percent = (ratio - 1) * 100
+    digits = next((each for each in range(1, 1 + MOST_DIGITS) if round(percent, each)), 1)
+    return f"{percent:+z.{digits}f} %"
 
 
 def _times(value: float) -> str:

@@ -4,7 +4,8 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,16 +80,29 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
     for place, curve in enumerate(each for each in curves.values() if each):
         rng = np.random.default_rng([run.seed, place, 2])
         knee = find_knee(_loads(curve), think_s=think_s(points[curve[0].point].load), rng=rng)
+        beyond = _most_at_least(curve, trials, points)
+        if knee.bound is not None and knee.bound.reached and beyond > knee.bound.most_rate:
+            knee = replace(knee, bound=replace(knee.bound, reached=False))
         found.append(
             KneeRecord(
                 point=without_axis(curve[0].setting),
                 bound=knee.bound,
                 fit=knee.fit,
                 refused=knee.refused,
-                text=_sentence(knee),
+                text=_sentence(knee, beyond),
             )
         )
     return found
+
+
+def _most_at_least(curve: Sequence[TrialRecord], trials: Sequence[TrialRecord], points: Collection[int]) -> float:
+    """The highest rate of a curve's setting that a trial had whose generator was the limit: the
+    server carries as much at least. 0 where there is none.
+    """
+    setting = without_axis(curve[0].setting)
+    limited = (each for each in trials if each.outcome == "generator_limited" and each.point in points)
+    here = (each for each in limited if without_axis(each.setting) == setting)
+    return max((each.figures.get("completed_rate", 0.0) for each in here), default=0.0)
 
 
 def without_axis(setting: Settings) -> Settings:
@@ -123,13 +137,18 @@ def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
     ]
 
 
-def _sentence(knee: Knee) -> str:
+def _sentence(knee: Knee, beyond: float) -> str:
+    """The knee in words; `beyond` is the highest rate that a generator at its limit had there."""
     if knee.bound is None:
         return f"no knee: {knee.refused}"
     bound = knee.bound
-    if not bound.reached:
-        return f"not reached: N* is {bound.at:,.0f} connections or more, for no load well beyond that was tried"
     most = formatting.number(bound.most_rate, "per_s")
+    if not bound.reached:
+        why = "no load well beyond that was tried"
+        if beyond > bound.most_rate:
+            more = formatting.number(beyond, "per_s")
+            why = f"the generator was the limit at {more}, more than the {most} that it did not limit"
+        return f"not reached: N* is {bound.at:,.0f} connections or more, for {why}"
     if bound.saturated:
         return f"not shown: {bound.lowest:,.0f} connections, the fewest tried, may saturate the server: {most} at most"
     interval = f" [{bound.at_ci95[0]:,.0f}, {bound.at_ci95[1]:,.0f}]" if bound.at_ci95 else ""

@@ -21,6 +21,8 @@ SPOILT = ("invalid", "generator_limited")
 """Outcomes of a trial whose figures a network stated in one line shows all the same."""
 STOPPED: tuple[Outcome, ...] = ("hard_limit", "failed")
 """Outcomes of a trial in which the server reached a limit of its own, or anything failed."""
+TELLS = ("ok", "hard_limit")
+"""Outcomes of a point whose limits are judged."""
 OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out")
 """Figures that a trial tells although it failed."""
 
@@ -61,8 +63,9 @@ def summarise_point(
         reason=reason,
         figures=figures,
         doubtful=bool(figures) and (spoilt or paths_off or len(judged) < len(limits)),
-        # The few results of a point that has none decide nothing, nor does another network.
-        limits=[_limit(limit, trials, point) for limit in judged] if outcome == "ok" and not paths_off else [],
+        # The few results of a point that has none decide nothing, nor does another network. A load
+        # that the server refuses is one at which it keeps no limit that can be shown.
+        limits=[_limit(limit, trials, point) for limit in judged] if outcome in TELLS and not paths_off else [],
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.answer import main_verdict
@@ -46,12 +47,13 @@ class _Row:
     median: float
     interval: tuple[float, float] | tuple[None, None]
     doubtful: bool
-    at_most: bool
-    """Whether the median is a bound, as of a figure that a late generator can only raise."""
+    bound: Literal["", "at most ", "at least "]
+    """Whether the median is a bound, as of a response time that a late generator can only raise, or
+    of a rate that it did not exhaust."""
 
     def told(self, unit: str) -> str:
         """The median in words."""
-        return f"{'at most ' if self.at_most else ''}{formatting.number(self.median, unit)}"
+        return f"{self.bound}{formatting.number(self.median, unit)}"
 
 
 def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:
@@ -139,7 +141,7 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
         return None
     contender, at = formatting.contender(point.point, compare), without(point.point, compare)
     scored = (each for each in summary.scores if (each.figure, each.contender, each.at) == (figure, contender, at))
-    score = next((each for each in scored if each.median is not None and not each.censored), None)
+    score = next((each for each in scored if each.median is not None), None)
     # The answer's medians, which also count trials that the generator limited.
     found = point.figures[figure]
     median, interval = (found.median, found.median_ci95) if score is None else (score.median, score.median_ci95)
@@ -148,7 +150,7 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
         median=found.median if median is None else median,
         interval=interval or (None, None),
         doubtful=point.doubtful,
-        at_most=score is not None and score.at_most,
+        bound="" if score is None else "at most " if score.at_most else "at least " if score.censored else "",
     )
 
 
