@@ -106,7 +106,8 @@ def test_the_cost_is_what_was_used_since_the_last_time(tmp_path: Path) -> None:
     assert told[-1]["server_memory_bytes"] == 200
 
 
-def test_an_event_is_in_the_folder_without_secrets_and_reaches_every_listener(tmp_path: Path) -> None:
+def test_an_event_is_in_the_folder_and_reaches_every_listener_without_secrets(tmp_path: Path) -> None:
+    """`run --json` prints its events, and in CI prints them into a log."""
     heard: list[Json] = []
     folder = new_run(tmp_path, hide=lambda event: json.loads(json.dumps(event).replace("hunter2", "[hidden]")))
     with Events(folder, [heard.append]) as events:
@@ -114,7 +115,7 @@ def test_an_event_is_in_the_folder_without_secrets_and_reaches_every_listener(tm
         stored = folder.events.read_text()
     assert "hunter2" not in stored
     assert json.loads(stored)["point"] == {"load.header": "[hidden]"}
-    assert len(heard) == 1
+    assert heard == [{"event": "trial_started", "point": {"load.header": "[hidden]"}}]
 
 
 def test_a_folder_that_takes_no_events_stops_no_run(tmp_path: Path) -> None:

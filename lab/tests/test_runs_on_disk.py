@@ -286,6 +286,29 @@ def names(runs: Path) -> list[str]:
     return sorted(path.name for path in runs.iterdir())
 
 
+def test_prune_removes_of_a_link_to_a_run_the_link_alone(tmp_path: Path) -> None:
+    """It emptied the folder that the link led to, and the link stayed for ever."""
+    kept = stored_run(tmp_path / "archive/0001").path
+    before = sorted(each.name for each in kept.rglob("*"))
+    for number in (2, 3):
+        stored_run(tmp_path / f"runs/000{number}")
+    (tmp_path / "runs/0001").symlink_to(kept)
+    done = lab_here(tmp_path, "prune", "--keep", "2", "--yes")
+    assert (done.returncode, done.stdout) == (0, "removed runs/0001\n")
+    assert sorted(each.name for each in (tmp_path / "runs").iterdir()) == ["0002", "0003"]
+    assert sorted(each.name for each in kept.rglob("*")) == before
+
+
+def test_a_draft_that_is_a_link_leads_to_no_other_file(tmp_path: Path) -> None:
+    """`report` on a run that somebody else made wrote the page to where they liked."""
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "report.html.tmp").symlink_to(mine)
+    write_atomically(tmp_path / "report.html", "theirs")
+    assert (mine.read_text(), (tmp_path / "report.html").read_text()) == ("mine", "theirs")
+    assert not (tmp_path / "report.html").is_symlink()
+
+
 def test_a_damaged_run_hides_no_other_from_prune(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     for number in ("0001", "0002", "0003"):

@@ -22,6 +22,7 @@ from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.suite.secrets import redact
 from plimsoll_lab.suite.spec import Placement, PlannedTrial, Point
 
 Begin = Callable[..., SearchRun]
@@ -174,6 +175,22 @@ def test_a_run_that_stops_among_its_stored_trials_keeps_what_it_had(
     after = RunFolder(path=tmp_path).read_run()
     assert (after.searches, after.points) == (before.searches, before.points)
     monkeypatch.undo()
+
+
+def test_a_search_at_a_setting_with_a_secret_goes_on(begin: Begin) -> None:
+    """Its stored trials have no secret, and the setting that was held against them had."""
+
+    def with_secret() -> SearchRun:
+        begun = begin()
+        begun._folder = replace(begun._folder, hide=lambda record: redact(record, ("hunter2",)))
+        [point] = begun._plan.points
+        begun._plan = replace(begun._plan, points=(replace(point, setting={"load.header": ("X-Key: hunter2",)}),))
+        return begun
+
+    with_secret().carry_out()
+    resumed = with_secret()
+    assert resumed.carry_out() is None
+    assert [each.state for each in resumed.searches] == ["complete", "complete"]
 
 
 def test_a_load_is_refuted_by_the_longest_trials_that_did_not_pass(begin: Begin) -> None:

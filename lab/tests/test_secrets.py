@@ -184,8 +184,11 @@ def files_with(folder: Path, text: str) -> list[str]:
 
 def test_no_file_of_a_run_holds_a_secret_and_resume_takes_it_from_the_suite(tmp_path: Path, lab: Lab) -> None:
     suite = tmp_path / "small.toml"
-    suite.write_text(WITH_SECRET)
-    done = lab("run", "small.toml", "--json", "--only", "server.model=epoll", "--repeat", "1")
+    # Its window is told beside it: as it stands, it is no suite.
+    text = WITH_SECRET.replace('duration = "20ms"\n', "")
+    suite.write_text(text)
+    asked = ("--only", "server.model=epoll", "--repeat", "1", "--set", "load.duration=20ms")
+    done = lab("run", "small.toml", "--json", *asked)
     assert done.returncode in {0, 4}, done.stderr
     assert SECRET not in done.stdout + done.stderr
     runs = tmp_path / "runs"
@@ -196,7 +199,7 @@ def test_no_file_of_a_run_holds_a_secret_and_resume_takes_it_from_the_suite(tmp_
     assert again.returncode in {0, 4}, again.stderr
     assert (runs / "0001/trials/0002.json").is_file()
     assert files_with(runs, SECRET) == []
-    suite.write_text(WITH_SECRET.replace("sleep 600", "sleep 300"))
+    suite.write_text(text.replace("sleep 600", "sleep 300"))
     refused = lab("resume", "runs/0001")
     assert refused.returncode == 1
     assert "has changed since" in refused.stderr

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self, TextIO, cast
 
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -55,9 +55,10 @@ class Events:
                 self._file.close()
 
     def publish(self, event: Json) -> None:
-        """Write one event, and pass it on."""
+        """Write one event, and pass it on, without secrets: what listens may print it."""
+        event = cast("Json", self._hide(event))
         if self._file is not None:
-            line = json.dumps(self._hide(event | {"unix_s": time.time()}), ensure_ascii=False)
+            line = json.dumps(event | {"unix_s": time.time()}, ensure_ascii=False)
             with contextlib.suppress(OSError):
                 self._file.write(line + "\n")
                 self._file.flush()

@@ -107,7 +107,7 @@ def plan_again(record: RunRecord) -> Plan:
     )
     text = suite.text
     if HIDDEN in json.dumps([suite.to_json(), asked.to_json()]):
-        text = _text_with_secrets(suite, asked)
+        text = _text_with_secrets(suite, asked, request)
     plan = make_plan(text, source=suite.source, directory=suite.directory, request=request, seed=record.seed)
     # The trials of a search follow from one another, and are held against the record as they are
     # replayed.
@@ -119,7 +119,7 @@ def plan_again(record: RunRecord) -> Plan:
     return plan
 
 
-def _text_with_secrets(suite: SuiteRecord, asked: RequestRecord) -> str:
+def _text_with_secrets(suite: SuiteRecord, asked: RequestRecord, request: RunRequest) -> str:
     """The suite's own file, which has the secrets that the run's files do not; refused where it has
     changed.
     """
@@ -127,9 +127,7 @@ def _text_with_secrets(suite: SuiteRecord, asked: RequestRecord) -> str:
     if HIDDEN in json.dumps(asked.to_json()) or not Path(suite.source).is_file():
         raise LabError(f"{begin} does not hold them either; begin a new run")
     text = Path(suite.source).read_text(encoding="utf-8")
-    plain = make_plan(
-        text, source=suite.source, directory=suite.directory, request=RunRequest(suite=suite.source), seed=0
-    )
+    plain = make_plan(text, source=suite.source, directory=suite.directory, request=request, seed=0)
     if redact(text, secrets_of(plain)) != suite.text:
         raise LabError(f"{begin} has changed since; undo the change, or begin a new run")
     return text

@@ -192,10 +192,11 @@ class SearchRun:
             point=point.number,
         )
         stored = self._stored.get(planned.number)
-        if stored is not None and dict(stored.setting) != dict(point.setting):
+        hide = self._folder.hide  # a stored setting has no secrets
+        if stored is not None and (was := hide(dict(stored.setting))) != (now := hide(dict(point.setting))):
             raise LabError(
-                f"trial {planned.number} was made at {dict(stored.setting)}, and this lab would make it at "
-                f"{dict(point.setting)}; resume with the lab that began the run"
+                f"trial {planned.number} was made at {was}, and this lab would make it at {now}; resume with the lab "
+                "that began the run"
             )
         self._stored.pop(planned.number, None)
         about = {"number": planned.number, "of": None, "block": planned.block, "point": dict(point.setting)}

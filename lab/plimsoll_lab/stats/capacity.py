@@ -18,10 +18,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.confirming import Confirming
 from plimsoll_lab.stats.finding import NOISE_TOLERATED, Finding
 from plimsoll_lab.stats.goal import CONFIRMATIONS, Goal
-from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.readings import WARM_UP, Measure, Readings
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
+from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.finding import LENGTHEN_LEAST, Finding
 from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED, HOLDS, Goal, between
-from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.readings import Readings
 
 STEP = 0.25

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from plimsoll_lab.stats.goal import Goal, between
 from plimsoll_lab.stats.budget import Budget
+from plimsoll_lab.stats.goal import Goal, between
 from plimsoll_lab.stats.readings import Readings
 
 RISE = 4.0

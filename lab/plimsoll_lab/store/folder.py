@@ -174,10 +174,14 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove it for good; first its record, so that after a crash the rest is no run, then its
-        other files, and at last its trials, so that `remains_in` finds the rest.
+        other files, and at last its trials, so that `remains_in` finds the rest. Of a link to a
+        run, the link alone.
 
         Raises `OSError` where something may not be removed.
         """
+        if self.path.is_symlink():
+            self.path.unlink()
+            return
         with self.lock():
             (self.path / "run.json").unlink(missing_ok=True)
             folders = []
@@ -308,6 +312,8 @@ def replacing(path: Path, *, then: str = GOES_ON) -> Iterator[Path]:
     """
     draft = path.with_name(path.name + ".tmp")
     try:
+        # In a run that somebody else made it may be a link to another file.
+        draft.unlink(missing_ok=True)
         yield draft
         _sync(draft)
         draft.replace(path)
