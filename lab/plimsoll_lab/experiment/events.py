@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TextIO, cast
+from typing import Self, TextIO
 
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -56,7 +56,7 @@ class Events:
 
     def publish(self, event: Json) -> None:
         """Write one event, and pass it on, without secrets: what listens may print it."""
-        event = cast("Json", self._hide(event))
+        event = {key: self._hide(each) for key, each in event.items()}
         if self._file is not None:
             line = json.dumps(event | {"unix_s": time.time()}, ensure_ascii=False)
             with contextlib.suppress(OSError):
