@@ -251,6 +251,14 @@ impl Connection {
         self.paced && self.bulk_detector.is_bulk() && self.active + DELAY > now
     }
 
+    /// Whether the kernel can say nothing new of a side: it has room and something to be read, and
+    /// its end is behind that, or is of both ways.
+    pub(crate) fn is_known(&mut self, side: Side) -> bool {
+        let is_full = |endpoint: &mut Endpoint| endpoint.ended && endpoint.readable && endpoint.writable;
+        self.endpoint(side).is_some_and(is_full)
+            && (!self.relay.from(side).is_ending() || self.relay.from(side.other()).is_over())
+    }
+
     /// The kernel reports an end, or a failure, of a side whose stream has ended already: which of
     /// the two is asked here.
     fn look_into_end(&mut self, side: Side) {

@@ -106,13 +106,12 @@ impl EventLoop<'_> {
         }
         let mut failure = None;
         for (side, mark) in [(Side::Client, 0), (Side::Server, SERVER)] {
+            // The kernel reports an end whatever is asked for, and at once.
+            if paced && connection.is_known(side) {
+                continue;
+            }
             let Some(endpoint) = connection.endpoint(side) else { continue };
             let (interest, trigger) = if paced {
-                // The kernel reports an end whatever is asked for, and at once: it is known
-                // already, and waits for the other side.
-                if endpoint.ended && endpoint.readable && endpoint.writable {
-                    continue;
-                }
                 (Interest { read: !endpoint.readable, write: !endpoint.writable }, Trigger::Once)
             } else {
                 (Interest::BOTH, Trigger::Edge)
