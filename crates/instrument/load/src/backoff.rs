@@ -41,7 +41,7 @@ pub(crate) struct History {
     /// Whether it was ever up.
     pub(crate) was_established: bool,
     /// Whether a request was answered since its last connect, and nothing lost since.
-    answered: bool,
+    pub(crate) answered: bool,
 }
 
 /// When to open a lost connection again.

@@ -100,7 +100,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
                 _ => protocol.idle(&mut connection.session, bytes),
             };
             let handshaking = connection.state == State::Handshaking;
-            let is_part = matches!(reply, Reply::Partial) && connection.state == State::Busy;
+            // What TLS adds to its handshake comes before a connection's first answer.
+            let is_part =
+                matches!(reply, Reply::Partial) && connection.state == State::Busy && connection.history.answered;
             let held = protocol.holds_input(&connection.session);
             if handshaking {
                 // The answer may ask for one.

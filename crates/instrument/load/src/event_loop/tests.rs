@@ -45,8 +45,9 @@ struct Silent<const DEFERS: bool = false> {
     sources: Vec<Option<IpAddr>>,
     /// The last message that was sent.
     message: Vec<u8>,
-    /// So much of it comes back, once.
+    /// So much of what has not come back of it comes back, once.
     returns: usize,
+    returned: Vec<u8>,
 }
 
 impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
@@ -95,7 +96,10 @@ impl<const DEFERS: bool> Sockets for Silent<DEFERS> {
     fn read(&mut self, _socket: &()) -> io::Result<Arrival<'_>> {
         match std::mem::take(&mut self.returns) {
             0 => Err(ErrorKind::WouldBlock.into()),
-            count => Ok(Arrival { bytes: &self.message[..count], more: false, at: None }),
+            count => {
+                self.returned = self.message.drain(..count).collect();
+                Ok(Arrival { bytes: &self.returned, more: false, at: None })
+            }
         }
     }
 
@@ -184,9 +188,15 @@ fn answers_do_not_stay_unread_where_one_of_them_came_in_part() {
     let is_busy = |key: &Key| event_loop.slab.get(*key).is_some_and(|each| each.state == State::Busy);
     let key = event_loop.slab.keys().find(is_busy).expect("its request is under way");
     assert!(event_loop.deferred_reads.allows(Duration::from_micros(100)));
-    event_loop.sockets.returns = 32;
-    assert!(matches!(event_loop.read(key, false), Received::Part));
-    assert!(!event_loop.deferred_reads.allows(Duration::from_micros(100)));
+    for (has_answered, allowed) in [(false, true), (true, false)] {
+        if has_answered {
+            let rules = event_loop.rules;
+            event_loop.slab.get_mut(key).expect("it is there").history.answered(rules);
+        }
+        event_loop.sockets.returns = 8;
+        assert!(matches!(event_loop.read(key, false), Received::Part));
+        assert_eq!(event_loop.deferred_reads.allows(Duration::from_micros(100)), allowed);
+    }
 }
 
 #[test]
