@@ -28,12 +28,18 @@ def test_a_server_slow_on_purpose_is_the_limit(tmp_path: Path, over: str) -> Non
             "1",
             "--hold",
             "2s",
+            "--patience",
+            "3m",
         ]
         load = ["--over", over, "--duration", "400ms", "--warm-up", "50ms", "--limit", "response_time.p50 < 100ms"]
         done = run_lab(tmp_path, "capacity", "echo", address, *search, *load, "--json")
         process.terminate()
     assert done.stdout, done.stderr
     summary = json.loads(done.stdout)
+    if not summary["finished"]:
+        # A busy machine may take all of the patience.
+        assert ((summary["lower"] or 0) <= 290, done.returncode in {1, 4}) == (True, True), summary["answer"]
+        return
     if summary["limited_by"] != "server":
         # Of a machine that did other things meanwhile, the answer says so.
         assert (summary["limited_by"] in {"generator", "environment"}, done.returncode) == (True, 4), summary["answer"]

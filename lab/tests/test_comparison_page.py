@@ -42,7 +42,7 @@ def test_an_answer_about_several_runs_a_side_says_how_many(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("ratio", "shown"), [(1.0004, "+0.0 %"), (0.9996, "+0.0 %"), (0.96, "-4.0 %"), (1.5, "+50.0 %")]
+    ("ratio", "shown"), [(1.0004, "+0.04 %"), (0.9996, "-0.04 %"), (1, "+0.0 %"), (0.96, "-4.0 %"), (1.5, "+50.0 %")]
 )
 def test_a_change_that_rounds_to_nothing_has_no_minus(ratio: float, shown: str) -> None:
     assert formatting.change(ratio) == shown

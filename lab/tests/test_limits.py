@@ -167,6 +167,7 @@ def test_a_limit_of_a_point_at_which_the_server_reached_its_own_cannot_be_told(
             folder.write_trial(replace(each, outcome="hard_limit", reason="it refused 9 connections", figures={}))
     summary = summarise_run(folder)
     assert (exit_code(summary), len(summary.limits_undecided)) == (code, int(code == 4))
+    assert ("< 250ms; the server reached a limit of its own" in render(summary, run, colour=False)) == (code == 4)
 
 
 def test_a_limit_on_a_figure_that_no_trial_has_is_said_to_be_one(tmp_path: Path) -> None:

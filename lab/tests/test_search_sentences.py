@@ -148,8 +148,8 @@ def test_how_an_answer_was_confirmed_and_which_loads_were_given_up_is_said() -> 
     # Where its patience ended after six of six, or seven of seven, none had failed.
     for state, passed, words in (
         ("complete", 7, "7 of 8 fresh trials passed at 1,000"),
-        ("out of patience", 8, "8 of 8 fresh trials passed at 1,000"),
-        ("out of patience", 7, f"7 fresh trials had{UNTIL_ITS_END}"),
+        ("out of patience", 8, "8 of the 8 fresh trials that it asks for passed at 1,000"),
+        ("out of patience", 7, "7 of the 8 fresh trials that it asks for passed at 1,000"),
         ("interrupted", 6, f"6 fresh trials had{UNTIL_ITS_END}"),
         ("complete", 1, f"1 fresh trial had{UNTIL_ITS_END}"),
     ):

@@ -106,11 +106,7 @@ REFUSALS = {
         SEARCH.replace('"response_time.p99" = "<50ms"', '"capture.resets" = "< 1"'),
         "[limits] capture.resets: a search captures no packets; leave it out",
     ),
-    "a search that captures": ("capture = true\n" + SEARCH, "capture: a search keeps no files of its trials"),
-    "a search with a request log": (
-        SEARCH.replace("[limits]", "request_log = true\n[limits]"),
-        "[load] request_log: a search keeps no files of its trials",
-    ),
+    "a search that captures": ("capture = true\n" + SEARCH, "capture: a search captures no packets; leave it out"),
     "a search for the memory of a server that runs": (
         SEARCH.replace("[server]\n", '[server]\naddress = "127.0.0.1:1"\n').replace(
             '"response_time.p99" = "<50ms"', '"server.memory_bytes" = "< 1GB"'

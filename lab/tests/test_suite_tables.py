@@ -88,15 +88,15 @@ def test_a_change_of_what_is_no_table_is_refused(name: str) -> None:
 
 
 IN_VAIN: dict[str, tuple[str, dict[str, Value], str]] = {
-    "what a contender says": (
+    "what each contender says": (
         '[contender.a]\ncommand = ["a"]\nready = "tcp:1"\n[contender.b]\nmodel = "poll"\n',
         {"server.model": "epoll"},
-        "--set server.model: the contender b says this itself; write contender.NAME.model",
+        "--set server.model: each contender says this itself, or is a server of its own; write contender.NAME.model",
     ),
     "what no contender takes": (
         '[contender.a]\ncommand = ["a"]\nready = "tcp:1"\n[contender.b]\naddress = "127.0.0.1:1"\n',
         {"server.workers": 2},
-        "each contender is a server of its own, and takes nothing of [server]; write contender.NAME.workers",
+        "each contender says this itself, or is a server of its own; write contender.NAME.workers",
     ),
     "what has been laid over": ("[fast.run]\nrepeat = 1\n", {"fast.run.repeat": 3}, "write run.repeat"),
 }
@@ -116,6 +116,16 @@ def test_a_change_holds_for_the_contenders_that_take_it() -> None:
     servers = {str(point.setting["contender"]): point.server for point in plan.points}
     assert (servers["b"]["workers"], "workers" in servers["a"]) == (2, False)
     assert [each["protocol"] for each in servers.values()] == ["http", "http"]
+
+
+def test_a_change_of_what_the_matrix_or_a_point_says_holds_whatever_contenders_say() -> None:
+    contenders = '[contender.a]\nmodel = "poll"\n'
+    for where in ('[matrix]\n"server.model" = ["select", "poll"]\n', '[[point]]\n"server.model" = "select"\n'):
+        changes: dict[str, Value] = {"server.model": "epoll"}
+        plan = expand(
+            read_text(SUITE + contenders + where, source="it.toml", directory="/here", changes=changes), seed=1
+        )
+        assert "epoll" in {str(point.server["model"]) for point in plan.points}
 
 
 def refusal(text: str, *, fast: bool = False, changes: dict[str, Value] | None = None) -> str:

@@ -81,7 +81,9 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
         rng = np.random.default_rng([run.seed, place, 2])
         knee = find_knee(_loads(curve), think_s=think_s(points[curve[0].point].load), rng=rng)
         beyond = _most_at_least(curve, trials, points)
-        if knee.bound is not None and knee.bound.reached and beyond > knee.bound.most_rate:
+        # By more than what counts as no difference: of single trials the highest is above the mean.
+        is_beyond = knee.bound is not None and beyond > (1 + run.family.margin) * knee.bound.most_rate
+        if knee.bound is not None and is_beyond:
             knee = replace(knee, bound=replace(knee.bound, reached=False))
         found.append(
             KneeRecord(
@@ -89,7 +91,7 @@ def find_knees(run: RunRecord, trials: Sequence[TrialRecord]) -> list[KneeRecord
                 bound=knee.bound,
                 fit=knee.fit,
                 refused=knee.refused,
-                text=_sentence(knee, beyond),
+                text=_sentence(knee, beyond if is_beyond else 0.0),
             )
         )
     return found
@@ -138,14 +140,16 @@ def _loads(trials: Sequence[TrialRecord]) -> list[Load]:
 
 
 def _sentence(knee: Knee, beyond: float) -> str:
-    """The knee in words; `beyond` is the highest rate that a generator at its limit had there."""
+    """The knee in words; `beyond` is the rate that a generator at its limit had, where that shows
+    that the server carries more.
+    """
     if knee.bound is None:
         return f"no knee: {knee.refused}"
     bound = knee.bound
     most = formatting.number(bound.most_rate, "per_s")
     if not bound.reached:
         why = "no load well beyond that was tried"
-        if beyond > bound.most_rate:
+        if beyond:
             more = formatting.number(beyond, "per_s")
             why = f"the generator was the limit at {more}, more than the {most} that it did not limit"
         return f"not reached: N* is {bound.at:,.0f} connections or more, for {why}"

@@ -223,12 +223,14 @@ def confirmation(search: SearchRecord) -> str:
     """
     told = []
     if search.confirmed and search.lower is not None:
-        enough = CONFIRMATIONS - FAILURES_TOLERATED if search.state == "complete" else CONFIRMATIONS
-        if search.confirmed < enough:
+        if search.confirmed < CONFIRMATIONS - FAILURES_TOLERATED:
             passed = f"{counted(search.confirmed, 'fresh trial')} had passed at {search.lower:,} when the search ended"
             told.append(f"{passed}, of the {CONFIRMATIONS} it asks for")
         else:
-            told.append(f"{search.confirmed} of {CONFIRMATIONS} fresh trials passed at {search.lower:,}")
+            # A search that ended before its last trial may have made no eighth one.
+            asked = f"{CONFIRMATIONS} fresh trials"
+            asked = asked if search.state == "complete" else f"the {asked} that it asks for"
+            told.append(f"{search.confirmed} of {asked} passed at {search.lower:,}")
     if search.unconfirmed:
         loads = formatting.listed([f"{load:,}" for load in search.unconfirmed])
         told.append(f"given up, as fresh trials failed there: {loads}")

@@ -145,6 +145,7 @@ def _network(run: RunRecord, paint: Paint) -> list[str]:
 
 def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
     lines = []
+    stopped = [point.point for point in summary.points if point.outcome == "hard_limit"]
     for title, code, limits in (
         ("limits missed", RED, summary.limits_missed),
         ("limits of which it cannot be told (more repetitions tell more)", YELLOW, summary.limits_undecided),
@@ -155,5 +156,6 @@ def _limits(summary: RunSummary, run: RunRecord, paint: Paint) -> list[str]:
             median, interval = formatting.number(each.median, unit), formatting.interval(each.median_ci95, unit)
             told = f"the median is {median} (95 %: {interval})"
             told = "no valid trial has this figure" if each.median is None else told
+            told = "the server reached a limit of its own" if each.point in stopped else told
             lines.append(f"  {formatting.setting(each.point)}: {each.limit}; {told}")
     return lines

@@ -17,19 +17,14 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
     table, _, key = path.partition(".")
     if not key and path != "capture":
         raise SuiteError(f"--set {path}: write a dotted path, such as load.connections=2500")
-    _refuse_unheard(tables, path, source=source)
     matrix = tables.get("matrix")
     matrix = matrix if isinstance(matrix, dict) else {}
     try:
         replaced = check_change(path, matrix)
     except SuiteError as refusal:
         raise SuiteError(f"{source}: {refusal}") from None
-    for point in as_tables(tables.get(POINT, []), refusal=f"{source}: {not_tables(POINT)}"):
-        if path in point:
-            point[path] = as_toml(value)
-    if path in matrix:
-        matrix[path] = [value]
-        _drop_exclusions(matrix, path, value)
+    varies = _change_variations(tables, matrix, path, value, source=source)
+    _refuse_unheard(tables, path, varies=varies, source=source)
     if table == CONTENDER:
         _change_contender(tables, path, value, source=source)
         return
@@ -45,26 +40,41 @@ def apply_change(tables: dict[str, object], path: str, value: Value, *, source: 
         home.pop(replaced, None)
 
 
-def _refuse_unheard(tables: dict[str, object], path: str, *, source: str) -> None:
+def _change_variations(
+    tables: dict[str, object], matrix: dict[str, object], path: str, value: Value, *, source: str
+) -> bool:
+    """Change what an axis of the matrix and each [[point]] say of a path; whether any of them
+    does.
+    """
+    points = as_tables(tables.get(POINT, []), refusal=f"{source}: {not_tables(POINT)}")
+    own = [point for point in points if path in point]
+    for point in own:
+        point[path] = as_toml(value)
+    if path in matrix:
+        matrix[path] = [value]
+        _drop_exclusions(matrix, path, value)
+    return path in matrix or bool(own)
+
+
+def _refuse_unheard(tables: dict[str, object], path: str, *, varies: bool, source: str) -> None:
     """Refuse a change that would change nothing: of [fast], which has been laid over the suite, and
-    of a setting of [server] that a contender says otherwise, or that none takes from it.
+    of a setting of [server] that no contender takes from it.
     """
     table, _, key = path.partition(".")
     if table == "fast":
         raise SuiteError(f"{source}: --set {path}: a change wins over [fast]; write {key}")
-    if table != "server":
+    if table != "server" or varies:
         return
     refusal = f"{source}: {not_a_table(CONTENDER)}"
     contenders = {
         name: as_table(own, refusal=f"{source}: {not_a_table(f'{CONTENDER}.{name}')}")
         for name, own in as_table(tables.get(CONTENDER, {}), refusal=refusal).items()
     }
-    where, mend = f"{source}: --set {path}", f"write {CONTENDER}.NAME.{key}"
-    for name, own in contenders.items():
-        if key in own:
-            raise SuiteError(f"{where}: the contender {name} says this itself; {mend}")
-    if contenders and key not in KEPT and all(own.keys() & STARTS for own in contenders.values()):
-        raise SuiteError(f"{where}: each contender is a server of its own, and takes nothing of [server]; {mend}")
+    if contenders and all(key in own or (own.keys() & STARTS and key not in KEPT) for own in contenders.values()):
+        raise SuiteError(
+            f"{source}: --set {path}: each contender says this itself, or is a server of its own; write "
+            f"{CONTENDER}.NAME.{key}"
+        )
 
 
 def _drop_exclusions(matrix: dict[str, object], path: str, value: Value) -> None:

@@ -83,10 +83,8 @@ def check_search(suite: Suite, search: SearchSettings) -> None:
                 f"{source}: [limits] {limit.figure}: nothing is read of a server that already runs, so that no load "
                 "would keep this; let the laboratory start it ([server] command), or leave the limit out"
             )
-    kept = [key for key in ("request_log", "hdr") if load.get(key)]
-    if suite.capture or kept:
-        what = "capture" if suite.capture else f"[load] {kept[0]}"
-        raise SuiteError(f"{source}: {what}: a search keeps no files of its trials; leave it out")
+    if suite.capture:
+        raise SuiteError(f"{source}: capture: a search captures no packets; leave it out")
     if any(limit.figure == LAST_OVER_LINE for limit in limits):
         raise SuiteError(
             f"{source}: [limits] {LAST_OVER_LINE}: a search keeps no requests, which this figure is computed from; "
