@@ -253,3 +253,27 @@ range = [8, 16]
     assert done.returncode == 1, done.stderr
     assert re.match(said, done.stderr), done.stderr
     assert list((tmp_path / "runs/0001/trials").iterdir()) == []
+
+
+def test_a_load_beside_the_measured_one_that_does_nothing_fails_its_trial(tmp_path: Path) -> None:
+    """The measured one had the server for itself, and the trial was a result."""
+    (tmp_path / "it.toml").write_text(
+        """name = "it"
+question = "What does a server do beside others?"
+[server]
+[load]
+duration = "2s"
+think = "20ms"
+[[role]]
+name = "saturator"
+kind = "load"
+measured = false
+target = "127.0.0.1:1"
+[run]
+repeat = 1
+"""
+    )
+    done = run_lab(tmp_path, "run", "it.toml", "--json")
+    (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
+    assert (point["outcome"], done.returncode) == ("failed", 1), done.stderr
+    assert point["reason"] == "the role saturator completed nothing: connect"

@@ -237,6 +237,13 @@ def confirmation(search: SearchRecord) -> str:
     return "; ".join(told)
 
 
+def refused(found: CapacityRecord) -> str:
+    """The load that a server does not carry, for a table; `-` where there is none, or where the
+    generator or the machine stood in its way.
+    """
+    return "-" if found.upper is None or found.limited_by in LIMITERS else f"{found.upper:,}"
+
+
 def _carries(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     """The capacity that the ended searches have found, in words."""
     unit = UNITS[searched_key(run)]

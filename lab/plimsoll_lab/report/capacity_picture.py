@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.searches import UNITS, searched_key
+from plimsoll_lab.analysis.searches import UNITS, refused, searched_key
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.drawing import CATEGORY
 from plimsoll_lab.report.encoding import (
@@ -60,7 +60,8 @@ def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headli
         }
         for each in here
         for row in each.loads
-        if row.medians.get(figure.name, 0.0) > 0
+        # A logarithmic scale has no place for 0.
+        if row.medians.get(figure.name, -1.0) >= 0 and (row.medians[figure.name] or figure.unit not in LOGARITHMIC)
     ]
     found = [each for each in summary.capacities if each.lower is not None and _own(each, compare) == at]
     marks: list[Json] = [
@@ -78,7 +79,7 @@ def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headli
         "is the highest load that met all limits."
     )
     spec = _spec(values, marks, y_axis_of(run, limit, values), scaled(limit.value, axis), layout, unit)
-    return Headline(spec=spec, caption=caption, data=_table(found, limit, compare, unit))
+    return Headline(spec=spec, caption=caption, data=_table(found, limit, compare, unit, alone=len(run.limits) == 1))
 
 
 def y_axis_of(run: RunRecord, limit: Limit, values: Sequence[Json]) -> Json:
@@ -157,15 +158,16 @@ def _spec(
     }
 
 
-def _table(found: Sequence[CapacityRecord], limit: Limit, compare: str | None, unit: str) -> Table:
+def _table(found: Sequence[CapacityRecord], limit: Limit, compare: str | None, unit: str, *, alone: bool) -> Table:
     """A row a server: the highest load that met the limits, and the lowest that did not."""
     rows = tuple(
         (
             Cell(text=formatting.contender(each.point, compare) if compare is not None else "the server", heading=True),
             Cell(text=f"{each.lower:,}"),
-            Cell(text="-" if each.upper is None else f"{each.upper:,}"),
+            Cell(text=refused(each)),
         )
         for each in found
     )
-    caption = f"{unit[:1].upper()}{unit[1:]} within {limit.text}"
+    limits = f"within {limit.text}" if alone else "within all limits"
+    caption = f"{unit[:1].upper()}{unit[1:]} {limits}"
     return Table(caption=caption, head=("", "met", "missed"), rows=rows, style="numbers")

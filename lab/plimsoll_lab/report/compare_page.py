@@ -193,4 +193,5 @@ def _curves(a: RunFolder, b: RunFolder) -> Section:
         parts.append(Gallery(drawings=tuple(drawings)))
     if len(drawn) > MOST_CURVES:
         parts.append(Text(text=f"The curves of {len(drawn) - MOST_CURVES} more settings are not drawn."))
-    return Section(name="curves", title="Response time by percentile", parts=parts)
+    title = f"Response time by percentile, of {a.path.name} and {b.path.name} alone"
+    return Section(name="curves", title=title, parts=parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.searches import confirmation, limits_text, searched_key
+from plimsoll_lab.analysis.searches import confirmation, limits_text, refused, searched_key
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import SearchRecord
@@ -43,7 +43,7 @@ def _overview(summary: RunSummary) -> list[list[str]]:
         [
             formatting.setting(each.point) if each.point else "",
             "-" if each.lower is None else f"{each.lower:,}",
-            "-" if each.upper is None else f"{each.upper:,}",
+            refused(each),
             f"{each.ended}/{each.searches}",
             "-" if each.spread is None else formatting.percent(each.spread),
             each.limited_by or "-",

@@ -55,6 +55,8 @@ class Generator:
     """Its summary."""
     ended: bool = False
     """Whether it has ended."""
+    was_stopped: bool = False
+    """Whether the laboratory ended it, as the measured ones had ended."""
     window: dict[str, float] = field(default_factory=dict)
     """The ends of its window that it has reported, by the lab's clock, in seconds since 1970."""
     holds_until: float | None = None

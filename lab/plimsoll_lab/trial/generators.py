@@ -22,11 +22,13 @@ from plimsoll_lab.trial.generator_plan import Generator, IdleUntil
 from plimsoll_lab.trial.incomplete import incomplete_record, says_incomplete
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents
+from plimsoll_lab.trial.observation import causes_alone
 from plimsoll_lab.trial.patience import Patience
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.starved import Starved, Wait, begin_wait, end_wait, outside_cause
 from plimsoll_lab.trial.stuck import got_so_far, last_said, states_of
 from plimsoll_lab.trial.testbed import Testbed
+from plimsoll_lab.trial.validity import ending
 from plimsoll_lab.trial.window import Window
 
 AFTER_DEATH_S = 2.0
@@ -310,9 +312,29 @@ def _stop_unmeasured(generators: Sequence[Generator]) -> None:
     for each in generators:
         if not each.ended:
             process = _process(each)
+            each.was_stopped = True
             code = process.stop(grace_s=STOP_S)
             each.summary = last_event(process.take_lines(), "summary")
             _end(each, code)
+
+
+def failed_beside(generators: Sequence[Generator]) -> str | None:
+    """Why a load that is not measured was not the one that was asked for; None where each was. The
+    measured ones would have had the server for themselves.
+    """
+    for each in generators:
+        if each.measured:
+            continue
+        told = read_output(LoadSummary, each.summary or {}, each.name)
+        if any(told.errors.values()) and not told.requests.completed:
+            return f"the role {each.name} completed nothing: {causes_alone(told)}"
+        code = each.record.get("exit_code")
+        # 3 and 4 are what it says of limits and of its own times.
+        if isinstance(code, int) and code not in {0, 3, 4} and not each.was_stopped:
+            no_memory = bool(each.record.get("lacked_memory"))
+            how = ending(code, str(each.record.get("stderr_tail", "")), lacked_memory=no_memory)
+            return f"the role {each.name} ended during the trial: {how}"
+    return None
 
 
 def _awaited(

@@ -39,7 +39,7 @@ from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, measured_loads, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
-from plimsoll_lab.trial.generators import LateStart, Monitors, TrialFailure, run_loads
+from plimsoll_lab.trial.generators import LateStart, Monitors, TrialFailure, failed_beside, run_loads
 from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
@@ -196,7 +196,7 @@ def _measure(
         if capture is not None:
             partial.captures.append(capture.stop())
             warnings += capture_warnings(partial.captures[-1])
-        fallen = ended_role(parts)
+        fallen = ended_role(parts) or failed_beside(generators)
         stop_parts(parts, partial.window)
         if suite.processes and partial.window.last is not None:
             partial.server["processes"] = partial.window.processes()
