@@ -255,7 +255,7 @@ range = [8, 16]
     assert list((tmp_path / "runs/0001/trials").iterdir()) == []
 
 
-def test_a_load_beside_the_measured_one_that_does_nothing_fails_its_trial(tmp_path: Path) -> None:
+def test_a_load_beside_the_measured_one_that_cannot_connect_fails_its_trial(tmp_path: Path) -> None:
     """The measured one had the server for itself, and the trial was a result."""
     (tmp_path / "it.toml").write_text(
         """name = "it"
@@ -276,4 +276,4 @@ repeat = 1
     done = run_lab(tmp_path, "run", "it.toml", "--json")
     (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
     assert (point["outcome"], done.returncode) == ("failed", 1), done.stderr
-    assert point["reason"] == "the role saturator completed nothing: connect"
+    assert point["reason"] == "the role saturator had no connection: connect"

@@ -15,7 +15,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_limit
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.settings import Settings, Value
+from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point, Role
 from plimsoll_lab.trial.figures import FigureSources, late_of_parts, least_cores, sequences, trial_figures
 from plimsoll_lab.trial.window import Window
@@ -30,12 +30,7 @@ SUMMARY: Json = {
 }
 
 
-def figures(
-    roles: tuple[Role, ...] = (),
-    targets: tuple[str, ...] = (),
-    server_settings: Settings | None = None,
-    **changed: object,
-) -> dict[str, float]:
+def figures(roles: tuple[Role, ...] = (), targets: tuple[str, ...] = (), **changed: object) -> dict[str, float]:
     window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=4.0)
     sources: dict[str, object] = {
         "load": {"summary": SUMMARY},
@@ -59,7 +54,7 @@ def figures(
     load: dict[str, Value] = {"connections": 10, "each": 12, "size": "255B"}
     load |= {"target": targets} if targets else {}
     place = Placement(server="h1", load=("h2",))
-    point = Point(number=0, setting={}, server=server_settings or {}, load=load, place=place, roles=roles)
+    point = Point(number=0, setting={}, server={}, load=load, place=place, roles=roles)
     return trial_figures(FigureSources(**{**sources, **changed}), point)  # type: ignore[arg-type]
 
 
@@ -175,20 +170,6 @@ def test_the_least_cpu_is_that_of_any_half_second_and_of_no_single_sample() -> N
     window = Window(first=Usage(cpu_s=1.0, memory_bytes=10), last=Usage(cpu_s=3.0, memory_bytes=20), length_s=2.5)
     window.samples.extend(samples(*steady, *dip, *steady))
     assert figures(window=window)["server.cpu_cores_min"] == pytest.approx(0.2)
-
-
-@pytest.mark.parametrize(
-    ("address", "here"),
-    [
-        ("127.0.0.1:80", True), ("[::1]:80", True), ("localhost:80", True),
-        ("192.0.2.1:80", False), ("[2001:db8::1]:80", False), ("example.org:80", False),
-    ],
-)  # fmt: skip
-def test_a_server_elsewhere_has_no_packets_of_this_machine(address: str, *, here: bool) -> None:
-    """It had those of the laboratory's own loopback, and the CPU of its generator."""
-    found = figures(server_settings={"address": address})
-    assert {"packets", "tcp.retransmitted_segments", "host.load_average"} <= found.keys() or not here
-    assert here or not any(name.startswith(("packets", "tcp.", "host.")) for name in found)
 
 
 def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() -> None:

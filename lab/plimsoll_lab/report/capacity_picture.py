@@ -61,7 +61,7 @@ def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headli
         for each in here
         for row in each.loads
         # A logarithmic scale has no place for 0.
-        if row.medians.get(figure.name, -1.0) >= 0 and (row.medians[figure.name] or figure.unit not in LOGARITHMIC)
+        if figure.name in row.medians and (row.medians[figure.name] > 0 or figure.unit not in LOGARITHMIC)
     ]
     found = [each for each in summary.capacities if each.lower is not None and _own(each, compare) == at]
     marks: list[Json] = [

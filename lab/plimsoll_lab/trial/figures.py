@@ -4,8 +4,6 @@ here.
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,9 +88,7 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
             cpu_us = cpu_cores * sources.window.length_s * 1e6
             figures["server.cpu_us_per_request"] = cpu_us / summary.requests.completed
     host = point.place.server or LOCAL
-    figures |= _captured(sources.captures)
-    if _runs_here(point):
-        figures |= _host(sources, host) | _network(sources, host)
+    figures |= _host(sources, host) | _network(sources, host) | _captured(sources.captures)
     for each in sources.roles:
         figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
     roles = {each["name"] for each in sources.roles}
@@ -101,18 +97,6 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
         own = _table(generator, "summary")
         figures |= _part(f"client.{generator['host']}", own, _table(own, "generator"))
     return figures
-
-
-def _runs_here(point: Point) -> bool:
-    """Whether the machine that is read is the server's: one that already runs elsewhere has none
-    that the laboratory could read.
-    """
-    if "address" not in point.server:
-        return True
-    address = str(point.server["address"]).rpartition(":")[0].strip("[]")
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-    return address == "localhost"
 
 
 def late_of_parts(load: MeasuredLoadRecord, roles: Sequence[RoleRecord]) -> list[str]:

@@ -319,21 +319,22 @@ def _stop_unmeasured(generators: Sequence[Generator]) -> None:
 
 
 def failed_beside(generators: Sequence[Generator]) -> str | None:
-    """Why a load that is not measured was not the one that was asked for; None where each was. The
-    measured ones would have had the server for themselves.
+    """Why a load that is not measured was none at all: it fell over, or could not connect. None
+    where each was one. The measured ones would have had the server for themselves.
     """
     for each in generators:
         if each.measured:
             continue
-        told = read_output(LoadSummary, each.summary or {}, each.name)
-        if any(told.errors.values()) and not told.requests.completed:
-            return f"the role {each.name} completed nothing: {causes_alone(told)}"
-        code = each.record.get("exit_code")
-        # 3 and 4 are what it says of limits and of its own times.
-        if isinstance(code, int) and code not in {0, 3, 4} and not each.was_stopped:
-            no_memory = bool(each.record.get("lacked_memory"))
-            how = ending(code, str(each.record.get("stderr_tail", "")), lacked_memory=no_memory)
-            return f"the role {each.name} ended during the trial: {how}"
+        if each.summary is None:
+            code = each.record.get("exit_code")
+            if isinstance(code, int) and code and not each.was_stopped:
+                no_memory = bool(each.record.get("lacked_memory"))
+                how = ending(code, str(each.record.get("stderr_tail", "")), lacked_memory=no_memory)
+                return f"the role {each.name} ended during the trial: {how}"
+            continue
+        told = read_output(LoadSummary, each.summary, each.name)
+        if told.connections.established == 0 and any(told.errors.values()):
+            return f"the role {each.name} had no connection: {causes_alone(told)}"
     return None
 
 
