@@ -139,6 +139,8 @@ impl CommonWindow {
         self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before));
         match (self.closed_at, self.missed_at) {
             (Some(at), _) => announce.window_closed(at, None),
+            // Every process that opened its window was killed in it: it is told once, and has an end.
+            (None, Some(at)) if self.cpu_before.is_some() => announce.window_closed(at, None),
             (None, Some(at)) => announce.window_missed(at),
             (None, None) => {}
         }
@@ -198,12 +200,14 @@ mod tests {
     fn a_window_is_that_of_the_processes_which_measured_and_is_told_once() {
         // What the processes say, in turn, and what comes of it.
         type Case = (&'static [(&'static str, u64)], &'static [&'static str]);
-        let cases: [Case; 5] = [
+        let cases: [Case; 6] = [
             (&[("missed", 1), ("opened", 2), ("opened", 3), ("closed", 5), ("closed", 4)], &["opened 2", "closed 5"]),
             (&[("opened", 2), ("closed", 4), ("missed", 9), ("missed", 8)], &["opened 2", "closed 4"]),
             (&[("missed", 1), ("missed", 3), ("missed", 2)], &["missed 3"]),
             // Two were ended while they waited for the start.
             (&[("opened", 2), ("closed", 4)], &["opened 2", "closed 4"]),
+            // The first was killed in its window, and the others were ended before theirs.
+            (&[("opened", 2), ("missed", 3), ("missed", 4)], &["opened 2", "closed 4"]),
             (&[], &[]),
         ];
         for (said, told) in cases {
