@@ -3,82 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from simulated import tell
+from simulated_loops import WINDOW, WINDOWS, Array, closed_loop, in_window, open_loop
 
 from plimsoll_lab.stats.cut import LEAD_S, QUANTILES, Cut, Span, cut_out, without_slowest
-
-Array = NDArray[np.float64]
-
-WINDOWS = min(400, int(os.environ.get("PLIMSOLL_FAMILIES", "40")))
-"""Simulated windows of each kind; `make soak` asks for 400."""
-WINDOW: Span = (1.0, 11.0)
-
-
-def open_loop(luck: np.random.Generator, load: float, stalls: list[Span]) -> tuple[Array, Array, Array]:
-    """Poisson arrivals at one server of 1,000/s: starts, response times with the stalls, and
-    without.
-    """
-    starts = np.cumsum(luck.exponential(1 / load, math.ceil(load * 13)))
-    starts = starts[starts < WINDOW[1]]
-    services = luck.exponential(1e-3, len(starts))
-    return starts, _served(starts, services, stalls), _served(starts, services, [])
-
-
-def _served(starts: Array, services: Array, stalls: list[Span]) -> Array:
-    done = np.empty(len(starts))
-    free = 0.0
-    for number, (start, service) in enumerate(zip(starts.tolist(), services.tolist(), strict=True)):
-        free = _worked(max(start, free), service, stalls)
-        done[number] = free
-    return np.asarray(done - starts)
-
-
-def _worked(at: float, service: float, stalls: list[Span]) -> float:
-    """When a service ends that may begin at this instant: a stalled server does nothing."""
-    for start, end in stalls:
-        if at >= end:
-            continue
-        if at + service <= start:
-            break
-        service -= max(0.0, start - at)
-        at = end
-    return at + service
-
-
-def closed_loop(seed: int, connections: int, stalls: list[Span]) -> tuple[Array, Array]:
-    """Connections that think for 50 ms, each before a worker of its own whose service takes 2 ms
-    and sometimes far longer: starts and response times.
-
-    Nobody queues, so that the same requests take the same times with stalls and without.
-    """
-    found = []
-    for number in range(connections):
-        luck = np.random.default_rng([seed, number])
-        at = luck.uniform(0, 0.05)
-        while at < WINDOW[1]:
-            service = 0.002 * math.exp(luck.normal(0, 1))
-            done = _worked(at, service, stalls)
-            found.append((at, done - at))
-            at = done + luck.uniform(0.04, 0.06)
-    starts, times = np.array(sorted(each for each in found if each[0] >= WINDOW[0])).T
-    return starts, times
 
 
 def stalls_of(luck: np.random.Generator) -> list[Span]:
     """One to four stalls of 5 to 50 ms."""
     starts = np.sort(luck.uniform(WINDOW[0], WINDOW[1] - 0.1, luck.integers(1, 5)))
     return [(float(start), float(start + luck.uniform(0.005, 0.05))) for start in starts]
-
-
-def in_window(starts: Array, times: Array) -> Array:
-    return times[(starts >= WINDOW[0]) & (starts < WINDOW[1])]
 
 
 def bounds_hold(cut: Cut, truth: Array, name: str) -> bool:

@@ -10,9 +10,8 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hdrh.histogram import HdrHistogram
+from simulated_loops import told
 
-from plimsoll_lab.stats.cut import QUANTILES
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
@@ -96,26 +95,6 @@ class Loop:
         summary = told([time_s for _, time_s, _ in rows] + ages, len(rows), ended - warm_up_s, self.connections)
         starts, times_s, numbers = zip(*rows, strict=True)
         return summary, LoggedRequest(starts=starts, times_s=times_s, connections=numbers)
-
-
-def told(times_s: list[float], completed: int, elapsed_s: float, connections: int) -> LoadSummary:
-    """The summary of a generator with these response times."""
-    times_s = sorted(times_s)
-    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    for each in times_s:
-        histogram.record_value(round(each * 1e9))
-    times = {name: times_s[math.ceil(q * len(times_s)) - 1] * 1e6 for name, q in QUANTILES.items()}
-    times |= {"mean": sum(times_s) / len(times_s) * 1e6, "count": len(times_s)}
-    return LoadSummary.model_validate(
-        {
-            "elapsed_s": elapsed_s,
-            "completed_rate": completed / elapsed_s,
-            "requests": {"completed": completed, "scheduled": len(times_s)},
-            "connections": {"established": connections},
-            "response_time_us": times,
-            "histograms": {"response_time_ns": histogram.encode().decode()},
-        }
-    )
 
 
 @pytest.mark.parametrize(
