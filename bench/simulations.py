@@ -7,7 +7,8 @@ environment. `make soak` has this script's own sizes, which are for what is not 
     PLIMSOLL_FAMILIES PLIMSOLL_ALIKE_FAMILIES PLIMSOLL_GATES PLIMSOLL_CAPACITY_SEEDS
 
 A part is a file docs/results/simulated-PART.txt, written anew. The parts take about: coverage 10
-min, errors 4 min, cuts a minute, capacity 10 min, gates, limits and knee a few seconds.
+min, errors 4 min, cuts and taken a minute each, capacity 10 min, gates, limits and knee a few
+seconds.
 
     python bench/simulations.py
     python bench/simulations.py coverage gates
@@ -28,6 +29,7 @@ TESTS = {
     "limits": "test_limits.py",
     "knee": "test_knee.py",
     "cuts": "test_cut.py",
+    "taken": "test_taken.py",
     "gates": "test_gate.py",
     "coverage": "test_best.py",
     "errors": "test_error_rates.py",

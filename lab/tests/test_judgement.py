@@ -18,8 +18,8 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role
 from plimsoll_lab.trial.disturbance import late_figures, without_late
-from plimsoll_lab.trial.lifecycle import is_closed, is_counted, steady_think_s
 from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
+from plimsoll_lab.trial.moments import is_closed, is_counted, steady_think_s
 from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.validity import Judgement, judge, with_late_parts
 

@@ -71,8 +71,7 @@ def figure_comparisons(
                     estimates[label] = {
                         trial.block: trial.figures[figure]
                         for trial in by_point.get(point.number, [])
-                        if trial.outcome == "ok" and trial.cut is not None and figure in trial.cut.bounds
-                        if figure in trial.figures
+                        if trial.outcome == "ok" and figure in trial.bounds and figure in trial.figures
                     }
                 else:
                     absent.append(label)
@@ -211,14 +210,14 @@ all that it was to open were up at once, and else gives a lower bound."""
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:
-    """What a trial says of a figure: between its bounds where moments were cut out; of a generator
+    """What a trial says of a figure: between its bounds where moments disturbed it; of a generator
     that did not keep up a lower bound of the rate, and no response time.
     """
     found = trial.figures.get(figure)
     if found is None:
         return None
     if trial.outcome == "ok":
-        return trial.cut.bounds.get(figure, found) if trial.cut is not None else found
+        return trial.bounds.get(figure, found)
     if not fell_behind(trial):
         return None
     if figure == NEVER_ESTABLISHED:

@@ -34,6 +34,7 @@ def as_first_measured(trial: TrialRecord) -> TrialRecord:
         warnings=first.warnings,
         cut=first.cut,
         late_figures=first.late_figures,
+        taken=first.taken,
         attempts=(),
     )
 

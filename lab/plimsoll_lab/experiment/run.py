@@ -160,6 +160,7 @@ def with_discarded_attempt(discarded: TrialRecord, trial: TrialRecord) -> TrialR
         warnings=list(discarded.warnings),
         cut=discarded.cut,
         late_figures=dict(discarded.late_figures),
+        taken=discarded.taken,
     )
     return replace(trial, attempts=(*discarded.attempts, attempt))
 

@@ -297,6 +297,7 @@ class Agent:
         places = {number: self._places[number] for number in asked.places}
         processes = {number: self._running[number].process for number in asked.processes}
         sampled: dict[str, float | int | None] = {"busy_s": machine.busy_s, "steal_s": machine.steal_s}
+        sampled |= {"softirq_threads_s": machine.softirq_threads_s, "throttled_s": machine.throttled_s}
         sampled |= {"memory_available_bytes": read_memory(), "open_files": read_open_files(), **read_pressure()}
         sampled["load_average"] = read_load_average()
         counted = places if asked.counters else {}

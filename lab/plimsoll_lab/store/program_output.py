@@ -37,6 +37,7 @@ class Times(Output):
     p90: float | None = None
     p99: float | None = None
     p99_9: float | None = None
+    max: float | None = None
 
 
 class Connections(Output):
@@ -132,6 +133,10 @@ class Second(Output):
 
     phase: str
     second: int
+    from_unix_s: float = 0.0
+    """Where the part of the second begins that lies in the phase."""
+    covers_s: float = 0.0
+    """How long that part is."""
     completed: int = 0
     failed: int = 0
     timed_out: int = 0

@@ -109,6 +109,27 @@ class Attempt:
     """The disturbed time that was cut out of its window; None where there was none."""
     late_figures: Mapping[str, float] = field(default_factory=dict)
     """As in the record of a trial."""
+    taken: TakenRecord | None = None
+    """As in the record of a trial."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TakenRecord:
+    """What is known of a trial's figures although others had the CPUs of the server's machine at
+    some moments: another guest, another program, or a quota. Nothing is cut out.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _FORM
+
+    moments: int
+    """How many such moments the window had."""
+    share: float
+    """The part of the window that the seconds make up in which they may have delayed answers."""
+    requests: int
+    """Requests that were answered in those seconds; of a closed loop with those that the moments
+    suppressed."""
+    bounds: Mapping[str, tuple[float, float]]
+    """Between which values each figure lies without the delays."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,8 +361,17 @@ class TrialRecord:
     late_figures: Mapping[str, float] = field(default_factory=dict)
     """Response times that are no figures, as the generator's own lateness is half of each or more:
     as they were measured. The server's own are at most that."""
+    taken: TakenRecord | None = None
+    """Of moments at which others had the CPUs of the server's machine; None where there were none,
+    or they were most of the window."""
     schema_version: Literal[1] = field(default=SCHEMA_VERSION)
     """Of this record's form."""
+
+    @property
+    def bounds(self) -> Mapping[str, tuple[float, float]]:
+        """Between which values each figure lies without the moments that disturbed the trial."""
+        record = self.cut or self.taken
+        return record.bounds if record is not None else {}
 
     @property
     def repeated_s(self) -> float:

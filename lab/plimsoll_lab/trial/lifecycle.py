@@ -19,7 +19,6 @@ from plimsoll_lab.problem import HostLost
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSummary, pick, read_output
 from plimsoll_lab.store.records import (
-    CutRecord,
     HostsRecord,
     Json,
     MeasuredLoadRecord,
@@ -30,22 +29,22 @@ from plimsoll_lab.store.records import (
 )
 from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.suite.placement import CAPTURE, EMULATOR, LOCAL, SERVER
-from plimsoll_lab.suite.prediction import think_s, trial_s
+from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
-from plimsoll_lab.trial.disturbance import cut_record, is_told, late_figures, requests_alone, without_cut, without_late
-from plimsoll_lab.trial.events import seconds_of, take_log
+from plimsoll_lab.trial.disturbance import is_told, late_figures, without_cut, without_late
+from plimsoll_lab.trial.events import seconds_of
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
-from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, measured_loads, trial_figures
+from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
 from plimsoll_lab.trial.generator_records import apart_warnings, merge_summaries, windows_record
 from plimsoll_lab.trial.generators import LateStart, Monitors, TrialFailure, failed_beside, run_loads
 from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
-from plimsoll_lab.trial.losses import loss_record
+from plimsoll_lab.trial.moments import cut_of, is_closed, is_counted, steady_think_s, taken_of
 from plimsoll_lab.trial.observation import Observation
-from plimsoll_lab.trial.parts import DRAIN_S, Part, PartialRecord, cost_of, ended_role, start_parts, stop_parts
+from plimsoll_lab.trial.parts import DRAIN_S, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
 from plimsoll_lab.trial.sampling import Sampler
 from plimsoll_lab.trial.starved import Starved
@@ -138,6 +137,7 @@ def run_trial(
         # Where the network was disturbed too, the server's own may have been slower without that.
         late_figures={} if partial.cut is not None else late_figures(known, judgement.untold),
         hosts=sources.hosts,
+        taken=partial.taken,
     )
 
 
@@ -168,15 +168,18 @@ def _measure(
             refuse_missing_folder(testbed.hosts, point, suite.directory)
             stack.enter_context(remote.prepared(_longest_s(suite, point)))
         addresses: dict[str, str] = {}
-        parts: dict[str, Part] = {}
-        for part in start_parts(stack, testbed, binary, suite, point, partial, addresses):
-            parts[part.name] = part
+        started = start_parts(stack, testbed, binary, suite, point, partial, addresses)
+        parts = {part.name: part for part in started}
         server = parts[SERVER].process
         generators = plan_generators(testbed, binary, suite, point, addresses, partial.records)
         server_host = testbed.host(point.place.server)
         watched = {name: host for name, host in testbed.hosts.items() if testbed.network is None or name != LOCAL}
-        sampler = Sampler(watched, server_host, addresses[SERVER])
-        monitors = Monitors(links=LinkMonitor(testbed.network), sampler=sampler, server_host=server_host, live=live)
+        monitors = Monitors(
+            links=LinkMonitor(testbed.network),
+            sampler=Sampler(watched, server_host, addresses[SERVER]),
+            server_host=server_host,
+            live=live,
+        )
         capture = stack.enter_context(capturing(server_host, binary, file)) if file is not None else None
         others = {name: part.process for name, part in parts.items() if name != SERVER}
         if testbed.network is not None:
@@ -209,8 +212,7 @@ def _measure(
         # The files of generators on other machines are here only now.
         partial.seconds += [seconds_of(each.name, partial.records) for each in measured]
         links = read_output(LinkWindow, partial.network, "the emulator") if partial.network else None
-        if links is not None:
-            partial.cut = _cut(partial, point, links, [each.name for each in measured])
+        partial.cut = cut_of(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
         raise TrialFailure(fallen)
     beside = _beside_server(testbed, point, generators)
@@ -222,7 +224,7 @@ def _measure(
         foreign_cores=_foreign_cores(testbed, point, beside, partial.window),
         links=links,
     )
-    return judge(
+    judgement = judge(
         replace(
             observed,
             generator_waited=_longest_wait(beside),
@@ -231,6 +233,8 @@ def _measure(
             warnings=tuple(warnings),
         )
     )
+    partial.taken = taken_of(partial, suite, point, judgement, beside, _elsewhere(testbed, point))
+    return judgement
 
 
 def held_to_expectations(
@@ -296,40 +300,6 @@ def _observation(
     )
 
 
-def is_closed(point: Point) -> bool:
-    """Whether the next request of each connection waits for its answer."""
-    return all("rate" not in load for load in measured_loads(point))
-
-
-def is_counted(point: Point) -> bool:
-    """Whether a load ends with a number of requests, however little time they take."""
-    return any({"each", "requests"} & load.keys() for load in measured_loads(point))
-
-
-def steady_think_s(point: Point) -> float | None:
-    """The pause of every connection, of closed loops over a stated time; any other load has no
-    steady number of connections, or no one pause, to reason about.
-    """
-    loads = measured_loads(point)
-    pauses = {think_s(load) for load in loads}
-    steady = is_closed(point) and all("duration" in load for load in loads)
-    return pauses.pop() if steady and len(pauses) == 1 else None
-
-
-def _cut(partial: PartialRecord, point: Point, links: LinkWindow, generators: Sequence[str]) -> CutRecord | None:
-    """What is known of a trial whose links were at fault; None where they were not."""
-    log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
-    window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
-    summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
-    alone = requests_alone(summary, closed=is_closed(point))
-    lost = loss_record(links, summary, alone, log, counted=is_counted(point))
-    # A moment suppresses requests of each closed loop among the loads.
-    some = any("rate" not in load for load in measured_loads(point))
-    requests = summary.requests
-    unanswered = requests.in_flight + requests.timed_out + requests.unsent
-    return lost or cut_record(links, window, log, closed=some, unanswered=unanswered)
-
-
 def _save_connections(generator: Generator, records: Path) -> list[Json]:
     """What became of each connection of a generator; a line each in the trial's folder too."""
     if generator.connections:
@@ -370,10 +340,13 @@ def _foreign_cores(testbed: Testbed, point: Point, here: Sequence[LoadSummary], 
     """
     if "address" in point.server:
         return None
+    return window.foreign_cores(here, _elsewhere(testbed, point))
+
+
+def _elsewhere(testbed: Testbed, point: Point) -> set[str]:
+    """Further parts that run on other machines than the server."""
     machine = testbed.host(point.place.server).machine
-    homes = {role.name: testbed.host(role.on) for role in point.roles}
-    elsewhere = {name for name, host in homes.items() if host.machine != machine}
-    return window.foreign_cores(here, elsewhere)
+    return {role.name for role in point.roles if testbed.host(role.on).machine != machine}
 
 
 def _longest_s(suite: Suite, point: Point) -> float:

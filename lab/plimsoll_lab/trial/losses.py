@@ -43,7 +43,7 @@ def loss_record(
         return None
     if any(each.late_frames for each in network.disturbances):
         return None
-    shifts = {kind: _shift(load, kind, lost) for kind in TIMES}
+    shifts = {kind: shift_of(load, kind, lost) for kind in TIMES}
     response = shifts["response_time_us"]
     growth = response.slow / response.left if response is not None and response.left > 0 else float("inf")
     waited = _waited(load, response)
@@ -73,7 +73,10 @@ def loss_record(
     )
 
 
-def _shift(load: LoadSummary, kind: str, lost: int) -> Shift | None:
+def shift_of(load: LoadSummary, kind: str, lost: int) -> Shift | None:
+    """What leaving out so many of the slowest requests does to a time; None where its histogram is
+    not kept, or none is left.
+    """
     encoded = load.histograms.get(kind.removesuffix("_us") + "_ns")
     return without_slowest(_buckets(encoded), lost) if encoded else None
 

@@ -17,7 +17,7 @@ from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.problem import StartError
 from plimsoll_lab.store.program_output import Ready, read_output
-from plimsoll_lab.store.records import CutRecord, Json
+from plimsoll_lab.store.records import CutRecord, Json, TakenRecord
 from plimsoll_lab.suite.placement import SERVER, start_order
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Point, Role, Suite
@@ -62,6 +62,8 @@ class PartialRecord:
     """Of each capture."""
     cut: CutRecord | None = None
     """What the emulator's moments leave of the window."""
+    taken: TakenRecord | None = None
+    """What is known of it where others had the CPUs at some moments."""
     connections: list[Json] = field(default_factory=list)
     """Of each connection of the measured generators, where the suite asks for that."""
     seconds: list[list[Json]] = field(default_factory=list)

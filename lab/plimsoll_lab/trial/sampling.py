@@ -18,16 +18,12 @@ from plimsoll_lab.hosts.host import Host, HostProcess, Process
 from plimsoll_lab.hosts.messages import Connection, HostSample, TakeSample
 from plimsoll_lab.hosts.samplers.network import difference
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.trial.taken import is_much
 
 EVERY_S = 1.0
 """Once a second shows a trend; a sample takes about a millisecond."""
 EXPENSIVE_SHARE = 0.001
 """The part of a core that costly reads may take over a window, except at its two ends."""
-MUCH_WITHHELD = 0.1
-"""A hypervisor that withholds this much of a core for a second stops somebody for milliseconds, on
-machines of few CPUs. Less is what guests lose all the time."""
-LEAST_WITHHELD_S = 0.025
-"""More than two ticks of the kernel's clock, which may be rounding."""
 
 
 class Sampler:
@@ -165,7 +161,7 @@ def withheld_s(read: Sequence[tuple[float, float]]) -> float:
     between two readings: when they were made, and what it had withheld by then.
     """
     moments = [(last_at - at, last - steal) for (at, steal), (last_at, last) in itertools.pairwise(read)]
-    return sum(steal for long_s, steal in moments if steal > max(LEAST_WITHHELD_S, MUCH_WITHHELD * long_s))
+    return sum(steal for long_s, steal in moments if is_much(steal, long_s))
 
 
 def _cost(sample: HostSample, number: int) -> Json:

@@ -139,7 +139,7 @@ impl CommonWindow {
         self.cpu = self.cpu_before.map_or(Duration::ZERO, |before| clock::process_cpu_time().saturating_sub(before));
         match (self.closed_at, self.missed_at) {
             (Some(at), _) => announce.window_closed(at, None),
-            // Every process that opened its window was killed in it: it is told once, and has an end.
+            // Every process that opened its window was killed in it.
             (None, Some(at)) if self.cpu_before.is_some() => announce.window_closed(at, None),
             (None, Some(at)) => announce.window_missed(at),
             (None, None) => {}

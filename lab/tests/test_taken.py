@@ -1,0 +1,270 @@
+"""What is known of a trial although others had the CPUs at some moments: bounds that hold what it
+would have measured without them, and nothing that vanishes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from simulated import tell
+from simulated_loops import WINDOW, WINDOWS, Array, closed_loop, in_window, open_loop, told
+
+from plimsoll_lab.analysis.family import value_of
+from plimsoll_lab.analysis.repeats import as_first_measured
+from plimsoll_lab.experiment.run import with_discarded_attempt
+from plimsoll_lab.stats.cut import QUANTILES, Span
+from plimsoll_lab.store.program_output import LoadSummary
+from plimsoll_lab.store.records import CutRecord, Json, TakenRecord, TrialRecord
+from plimsoll_lab.trial.taken import Others, is_much, taken_moments, taken_record
+
+LENGTH_S = WINDOW[1] - WINDOW[0]
+ALONE = Others(elsewhere=(), generator_cores=0.5)
+P99, RATE = "response_time_us.p99", "completed_rate"
+
+
+def rows_of(starts: Array, times: Array) -> list[Json]:
+    """A generator's rows of each second of the window, which opened at 0."""
+    ends = starts + times
+    found: list[Json] = []
+    for second in range(round(LENGTH_S)):
+        first = WINDOW[0] + second
+        here = times[(ends >= first) & (ends < first + 1)]
+        found.append(row(second, here.tolist()))
+    return found
+
+
+def row(second: int, times_s: Sequence[float], *, covers_s: float = 1.0) -> Json:
+    """A generator's row of one second."""
+    times = {"count": len(times_s), "mean": 1e6 * sum(times_s) / len(times_s) if times_s else 0.0}
+    times["max"] = 1e6 * max(times_s, default=0.0)
+    return {
+        "phase": "window", "second": second, "completed": len(times_s), "from_unix_s": float(second),
+        "covers_s": covers_s, "response_time_us": times,
+    }  # fmt: skip
+
+
+def whole_seconds(stalls: Sequence[Span]) -> list[Span]:
+    """The seconds since the window opened that stalls meet, as the machine is read."""
+    met = {second for start, end in stalls for second in range(int(start - WINDOW[0]), math.ceil(end - WINDOW[0]))}
+    return [(float(second), float(second + 1)) for second in sorted(met)]
+
+
+def summary_of(starts: Array, times: Array) -> LoadSummary:
+    """What the generator tells of the window: of what it answered there."""
+    ends = starts + times
+    answered = times[(ends >= WINDOW[0]) & (ends < WINDOW[1])].tolist()
+    return told(answered, len(answered), LENGTH_S, 20)
+
+
+def holds(record: TakenRecord, name: str, truth: Array) -> bool:
+    low, high = record.bounds[f"response_time_us.{name}"]
+    true = float(np.sort(truth)[math.ceil(QUANTILES[name] * len(truth)) - 1]) * 1e6
+    # The histogram's three digits.
+    return low * 0.998 <= true <= high * 1.002
+
+
+@pytest.mark.parametrize("load", [300, 600, 800])
+def test_the_bounds_of_an_open_loop_hold_what_it_measures_without_the_moments(load: int) -> None:
+    held = dict.fromkeys(("p50", "p99"), 0)
+    moved = told_of = 0
+    for seed in range(WINDOWS):
+        luck = np.random.default_rng([seed, load])
+        start = float(luck.uniform(WINDOW[0] + 1, WINDOW[1] - 3))
+        stalls = [(start, start + float(luck.uniform(0.05, 0.4)))]
+        starts, stalled, undisturbed = open_loop(luck, load, stalls)
+        made = summary_of(starts, stalled)
+        record = taken_record(whole_seconds(stalls), [rows_of(starts, stalled)], made, opened_unix_s=0.0, closed=False)
+        # A long backlog is most of the window.
+        if record is None:
+            continue
+        told_of += 1
+        assert RATE not in record.bounds
+        assert 0.1 <= record.share <= 0.5
+        truth = in_window(starts, undisturbed)
+        for name in held:
+            held[name] += holds(record, name, truth)
+        true_us = float(np.sort(truth)[math.ceil(0.99 * len(truth)) - 1]) * 1e6
+        moved += (made.response_time_us.p99 or 0.0) > 1.2 * true_us
+    assert told_of >= 0.7 * WINDOWS
+    assert moved >= 0.3 * told_of, "moments that move nothing need no bounds"
+    tell("taken", f"open loop at {load / 1000:.0%}", told_of, p50_held=held["p50"], p99_held=held["p99"])
+    assert min(held.values()) >= 0.95 * told_of, held
+
+
+def test_the_bounds_of_a_closed_loop_hold_what_it_measures_without_the_moments() -> None:
+    held = dict.fromkeys(("p50", "p99"), 0)
+    of_rate = 0
+    for seed in range(WINDOWS):
+        luck = np.random.default_rng([seed, 2])
+        start = float(luck.uniform(WINDOW[0] + 1, WINDOW[1] - 2))
+        stalls = [(start, start + float(luck.uniform(0.1, 0.9)))]
+        (starts, times), (_, undisturbed) = closed_loop(seed, 20, stalls), closed_loop(seed, 20, [])
+        made, true = summary_of(starts, times), len(undisturbed) / LENGTH_S
+        record = taken_record(whole_seconds(stalls), [rows_of(starts, times)], made, opened_unix_s=0.0, closed=True)
+        assert record is not None
+        for name in held:
+            held[name] += holds(record, name, undisturbed)
+        low, high = record.bounds[RATE]
+        # The rate of the seconds without moments has their luck.
+        of_rate += low * 0.99 <= true <= high * 1.01
+        assert low == pytest.approx(made.completed_rate)
+    tell("taken", "closed loop", WINDOWS, p50_held=held["p50"], p99_held=held["p99"], rate_held=of_rate)
+    assert min(*held.values(), of_rate) >= 0.95 * WINDOWS, (held, of_rate)
+
+
+QUICK, SLOW = [0.001] * 100, [0.001] * 60 + [0.05] * 40
+
+
+def even(slow: Mapping[int, Sequence[float]]) -> tuple[LoadSummary, list[Json]]:
+    """Ten seconds of a hundred quick answers each, but for these."""
+    rows = {second: slow.get(second, QUICK) for second in range(10)}
+    answered = [time_s for times in rows.values() for time_s in times]
+    return told(answered, len(answered), 10.0, 1), [row(second, times) for second, times in rows.items()]
+
+
+def test_a_percentile_lies_between_that_without_the_delayed_requests_and_the_measured_one() -> None:
+    load, rows = even({4: SLOW})
+    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, closed=False)
+    assert record == TakenRecord(moments=1, share=0.1, requests=100, bounds=record.bounds if record else {})
+    assert record.bounds[P99] == pytest.approx((1000, 50_000), rel=0.002)
+    assert record.bounds["response_time_us.p50"] == pytest.approx((1000, 1000), rel=0.002)
+    # Without the hundred slowest; and of all, forty took 50 ms.
+    assert record.bounds["response_time_us.mean"] == pytest.approx((1000, 2960), rel=0.002)
+    assert set(record.bounds) == {f"response_time_us.{name}" for name in (*QUANTILES, "mean")}, (
+        "of the others no histogram"
+    )
+
+
+def test_a_closed_loop_counts_what_the_moments_suppressed_and_has_a_rate_between_two() -> None:
+    load, rows = even({4: SLOW[:40]})
+    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, closed=True)
+    assert record is not None
+    assert record.requests == 100, "forty, and sixty that were not made"
+    assert record.bounds[RATE] == pytest.approx((94, 100))
+    slower, its_rows = even({4: QUICK * 2})
+    faster = taken_record([(4.0, 4.9)], [its_rows], slower, opened_unix_s=0.0, closed=True)
+    assert faster is not None
+    assert faster.requests == 200
+    assert faster.bounds[RATE] == pytest.approx((100, 110))
+
+
+def test_two_generators_are_counted_together_and_one_without_rows_leaves_nothing_known() -> None:
+    load, rows = even({4: SLOW})
+    both = told([*QUICK * 19, *SLOW], 2000, 10.0, 2)
+    (_, others) = even({})
+    record = taken_record([(4.0, 4.9)], [rows, others], both, opened_unix_s=0.0, closed=True)
+    assert record is not None
+    assert (record.requests, record.share) == (200, 0.1)
+    assert record.bounds[RATE] == pytest.approx((200, 200))
+    assert taken_record([(4.0, 4.9)], [rows, []], load, opened_unix_s=0.0, closed=True) is None
+    assert taken_record([(4.0, 4.9)], [], load, opened_unix_s=0.0, closed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("moments", "slow", "touched"),
+    [
+        # The seconds that a moment meets; an answer from before it is none of its doing.
+        ([(4.2, 4.4)], {}, 1),
+        ([(4.0, 4.4)], {}, 1),
+        ([(4.5, 5.001)], {}, 2),
+        ([(4.2, 5.0)], {}, 2),
+        ([(1.1, 1.2), (7.1, 7.2)], {}, 2),
+        # An answer that may be to a request from before the moment's end.
+        ([(4.2, 4.4)], {6: [*QUICK, 1.7]}, 2),
+        ([(4.2, 4.4)], {6: [*QUICK, 1.5]}, 1),
+        # A backlog that lasts: half as much again as the usual one is its like.
+        ([(4.2, 4.4)], {5: [0.002] * 100, 6: [0.0016] * 100}, 3),
+        ([(4.2, 4.4)], {5: [0.0014] * 100, 6: [0.002] * 100}, 1),
+        ([(4.2, 4.4)], {3: [0.002] * 100}, 1),
+        # Half of the window, and more.
+        ([(0.0, 4.9)], {}, 5),
+        ([(0.0, 5.1)], {}, None),
+        ([], {4: SLOW}, None),
+        ([(11.0, 12.0)], {}, None),
+    ],
+)
+def test_the_seconds_count_whose_answers_a_moment_may_have_delayed(
+    moments: list[Span], slow: Mapping[int, Sequence[float]], touched: int | None
+) -> None:
+    load, rows = even(slow)
+    record = taken_record(moments, [rows], load, opened_unix_s=0.0, closed=False)
+    if touched == 5:
+        assert record is None, "of half of the requests or more, no median is known"
+    else:
+        assert (record and round(10 * record.share)) == touched
+
+
+def test_a_second_that_the_window_only_touches_counts_for_its_part_and_others_phases_not_at_all() -> None:
+    load, rows = even({})
+    rows = [row(0, QUICK[:50], covers_s=0.5) | {"from_unix_s": 0.5}, *rows[1:], row(9, QUICK) | {"phase": "drain"}]
+    record = taken_record([(0.0, 0.1)], [rows], load, opened_unix_s=0.5, closed=False)
+    assert record is not None
+    assert record.requests == 50
+    assert record.share == pytest.approx(0.5 / 9.5)
+
+
+def read(at_s: float, parts: Mapping[str, float | None] | None = None, /, **machine: float | None) -> Json:
+    costs = {name: {} if cpu_s is None else {"cpu_s": cpu_s} for name, cpu_s in (parts or {"server": 0.0}).items()}
+    idle = {"busy_s": 100.0 + at_s / 2, "softirq_threads_s": 5.0, "steal_s": 7.0, "throttled_s": None}
+    return {"at_s": at_s, "machine": idle | machine, "parts": costs}
+
+
+def test_moments_are_those_of_much_steal_of_a_quota_and_of_other_programs() -> None:
+    quiet = [read(float(second)) for second in range(6)]
+    assert taken_moments(quiet, ALONE) == []
+    for later in ({"steal_s": 7.11}, {"busy_s": 103.8}, {"throttled_s": 0.02}):
+        of_four = [{}, {}, {}, later]
+        readings = [read(float(second), **({"throttled_s": 0.0} | each)) for second, each in enumerate(of_four)]
+        assert taken_moments(readings, ALONE) == [(2.0, 3.0)], later
+    little = [read(0.0), read(1.0, steal_s=7.09), read(2.0, steal_s=7.18, busy_s=101.2)]
+    assert taken_moments(little, ALONE) == []
+    # Two in a row are one.
+    steal = (7.0, 7.5, 8.0, 8.0, 9.0)
+    assert taken_moments([read(float(at), steal_s=each) for at, each in enumerate(steal)], ALONE) == [
+        (0.0, 2.0), (3.0, 4.0)
+    ]  # fmt: skip
+    assert is_much(0.026, 0.1)
+    assert not is_much(0.025, 0.1), "two ticks may be rounding"
+
+
+def test_other_programs_are_what_no_part_of_the_trial_used_and_unknown_where_one_does_not_tell() -> None:
+    def moments(before: Mapping[str, float | None], after: Mapping[str, float | None], others: Others = ALONE) -> bool:
+        # Two seconds of CPU in one.
+        return bool(taken_moments([read(0.0, before), read(1.0, after, busy_s=102.0)], others))
+
+    assert moments({"server": 1.0}, {"server": 2.0}), "of two the generator used a half, and the server one"
+    assert not moments({"server": 1.0}, {"server": 2.3})
+    assert not moments({"server": 1.0, "back": 1.0}, {"server": 2.0, "back": 1.3})
+    elsewhere = Others(elsewhere=("back",), generator_cores=0.5)
+    assert moments({"server": 1.0, "back": 1.0}, {"server": 2.0, "back": 1.3}, elsewhere)
+    assert not moments({"server": 1.0}, {"server": 2.0}, Others(elsewhere=(), generator_cores=None))
+    assert not moments({"server": None}, {"server": None})
+    assert not moments({}, {"server": 2.0})
+    softirq = [read(0.0), read(1.0, busy_s=102.0, softirq_threads_s=6.3)]
+    assert taken_moments(softirq, ALONE) == [], "packets are no program's"
+    assert taken_moments([read(0.0, busy_s=None), read(1.0, busy_s=None)], ALONE) == []
+
+
+def trial(**more: object) -> TrialRecord:
+    return TrialRecord(
+        number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), figures={P99: 9.0, RATE: 5.0},
+        started_unix_s=0, elapsed_s=1, server={}, load={}, machine={}, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_trial_with_such_moments_keeps_its_figures_and_is_compared_by_its_bounds() -> None:
+    record = TakenRecord(moments=1, share=0.1, requests=3, bounds={P99: (2.0, 9.0)})
+    taken = trial(taken=record)
+    assert (value_of(taken, P99), value_of(taken, RATE)) == ((2.0, 9.0), 5.0)
+    cut = CutRecord(
+        moments=1, share=0.1, requests=1, touched=0, completed_rate=5.0, bounds={P99: (8.0, 9.0)}, estimates={},
+        doubted=[],
+    )  # fmt: skip
+    assert value_of(trial(taken=record, cut=cut), P99) == (8.0, 9.0)
+    # Made again without: what the first measurement said stays known.
+    again = with_discarded_attempt(taken, trial())
+    assert value_of(again, P99) == 9.0
+    assert value_of(as_first_measured(again), P99) == (2.0, 9.0)
