@@ -77,7 +77,7 @@ pub(super) fn listen(
             announce.progress(&progress(generators, stage, elapsed));
         }
     }
-    window.finish(announce);
+    window.finish(SystemTime::now(), announce);
     // Of a kernel that does not tell, the processes count what they share as well.
     Ok(Heard { interrupted, cpu: window.cpu, memory_bytes: proportional_bytes().unwrap_or_default() })
 }
@@ -88,7 +88,8 @@ struct CommonWindow {
     processes: usize,
     /// Processes whose windows have closed, or never open.
     ended: usize,
-    /// The last closing, and the latest end of a process without a window.
+    /// The first opening, the last closing, and the latest end of a process without a window.
+    opened_at: Option<SystemTime>,
     closed_at: Option<SystemTime>,
     missed_at: Option<SystemTime>,
     /// CPU time of this process as the first opened.
@@ -103,7 +104,8 @@ impl CommonWindow {
     }
 
     fn open(&mut self, at: SystemTime, announce: &mut dyn Observer) {
-        if self.cpu_before.is_none() {
+        if self.opened_at.is_none() {
+            self.opened_at = Some(at);
             self.cpu_before = Some(clock::process_cpu_time());
             announce.window_opened(at);
         }
@@ -128,9 +130,10 @@ impl CommonWindow {
     }
 
     /// No process says anything more: one that was ended while it waited for the start has said
-    /// nothing of a window.
-    fn finish(&mut self, announce: &mut dyn Observer) {
+    /// nothing of a window, and one that was killed nothing of its end.
+    fn finish(&mut self, now: SystemTime, announce: &mut dyn Observer) {
         if self.ended < self.processes {
+            self.missed_at = self.missed_at.max(self.opened_at.and(Some(now)));
             self.tell_end(announce);
         }
     }
@@ -140,7 +143,7 @@ impl CommonWindow {
         match (self.closed_at, self.missed_at) {
             (Some(at), _) => announce.window_closed(at, None),
             // Every process that opened its window was killed in it.
-            (None, Some(at)) if self.cpu_before.is_some() => announce.window_closed(at, None),
+            (None, Some(at)) if self.opened_at.is_some() => announce.window_closed(at, None),
             (None, Some(at)) => announce.window_missed(at),
             (None, None) => {}
         }
@@ -149,7 +152,7 @@ impl CommonWindow {
     fn stage(&self) -> Stage {
         if self.ended == self.processes {
             Stage::Drain
-        } else if self.cpu_before.is_none() {
+        } else if self.opened_at.is_none() {
             Stage::Opening
         } else {
             Stage::Window
@@ -200,14 +203,17 @@ mod tests {
     fn a_window_is_that_of_the_processes_which_measured_and_is_told_once() {
         // What the processes say, in turn, and what comes of it.
         type Case = (&'static [(&'static str, u64)], &'static [&'static str]);
-        let cases: [Case; 6] = [
+        let cases: [Case; 8] = [
             (&[("missed", 1), ("opened", 2), ("opened", 3), ("closed", 5), ("closed", 4)], &["opened 2", "closed 5"]),
             (&[("opened", 2), ("closed", 4), ("missed", 9), ("missed", 8)], &["opened 2", "closed 4"]),
             (&[("missed", 1), ("missed", 3), ("missed", 2)], &["missed 3"]),
             // Two were ended while they waited for the start.
             (&[("opened", 2), ("closed", 4)], &["opened 2", "closed 4"]),
-            // The first was killed in its window, and the others were ended before theirs.
-            (&[("opened", 2), ("missed", 3), ("missed", 4)], &["opened 2", "closed 4"]),
+            // The first was killed in its window, and the others were ended before theirs; the last
+            // one was killed; all were killed.
+            (&[("opened", 2), ("missed", 3), ("missed", 4)], &["opened 2", "closed 9"]),
+            (&[("missed", 3), ("missed", 4), ("opened", 5)], &["opened 5", "closed 9"]),
+            (&[("opened", 2), ("opened", 3)], &["opened 2", "closed 9"]),
             (&[], &[]),
         ];
         for (said, told) in cases {
@@ -220,7 +226,7 @@ mod tests {
                     _ => window.miss(at, &mut seen),
                 }
             }
-            window.finish(&mut seen);
+            window.finish(SystemTime::UNIX_EPOCH + Duration::from_secs(9), &mut seen);
             let seen: Vec<String> = seen.0.iter().map(|(what, second)| format!("{what} {second}")).collect();
             assert_eq!(seen, told, "{said:?}");
         }
