@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,13 @@ class Log:
         self._path = path
         self.made: list[Json] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
-    def missing(self, names: Iterable[str], rounds: int) -> list[str]:
-        """What is still to be measured, in turn: a script that is stopped has as many of each."""
-        counts = Counter(each["name"] for each in self.made)
+    def missing(self, names: Iterable[str], rounds: int, counts: Callable[[Json], bool] = bool) -> list[str]:
+        """What is still to be measured, in turn: a script that is stopped has as many of each. Only
+        those count of which that is true.
+        """
+        made = Counter(each["name"] for each in self.made if counts(each))
         wanted = list(names)
-        return [name for number in range(rounds) for name in wanted if counts[name] <= number]
+        return [name for number in range(rounds) for name in wanted if made[name] <= number]
 
     def add(self, record: Json) -> None:
         """Keep a measurement."""
