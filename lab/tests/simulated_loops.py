@@ -83,7 +83,7 @@ def told(times_s: Sequence[float], completed: int, elapsed_s: float, connections
     for each in times_s:
         histogram.record_value(round(each * 1e9))
     times = {name: times_s[math.ceil(q * len(times_s)) - 1] * 1e6 for name, q in QUANTILES.items()}
-    times |= {"mean": sum(times_s) / len(times_s) * 1e6, "count": len(times_s)}
+    times |= {"mean": sum(times_s) / len(times_s) * 1e6, "count": len(times_s), "max": times_s[-1] * 1e6}
     return LoadSummary.model_validate(
         {
             "elapsed_s": elapsed_s,

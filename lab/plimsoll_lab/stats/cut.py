@@ -166,7 +166,7 @@ class Shift:
     """What leaving out the slowest requests does to response times."""
 
     factors: Mapping[str, float]
-    """How far it brings each percentile and the mean down, as factors of 0 to 1."""
+    """How far it brings each percentile, the mean and the maximum down, as factors of 0 to 1."""
     left: float
     """The sum of the others' times."""
     slow: float
@@ -185,7 +185,7 @@ def without_slowest(buckets: Sequence[tuple[float, int]], left_out: int) -> Shif
     if kept <= 0:
         return None
     ends = list(itertools.accumulate(count for _, count in buckets))
-    ranks = {name: math.ceil(quantile * total) for name, quantile in QUANTILES.items()}
+    ranks = {name: math.ceil(quantile * total) for name, quantile in QUANTILES.items()} | {"max": total}
 
     def at(rank: int) -> float:
         return buckets[bisect.bisect_left(ends, rank)][0]

@@ -126,8 +126,8 @@ class TakenRecord:
     share: float
     """The part of the window that the seconds make up in which they may have delayed answers."""
     requests: int
-    """Requests that were answered in those seconds; of a closed loop with those that the moments
-    suppressed."""
+    """Requests that were answered in those seconds, or of which the links lost a packet; of a
+    closed loop with those that the moments suppressed."""
     bounds: Mapping[str, tuple[float, float]]
     """Between which values each figure lies without the delays."""
 
@@ -198,6 +198,9 @@ class ServerRecord(EndRecord, total=False):
     """Where its cost was read from."""
     ready: Json
     """How it said that it could be connected to."""
+    elsewhere: bool
+    """Of a server that already ran: whether its address is of another machine, of which nothing is
+    read. Older runs do not tell."""
     processes: Sequence[ProcessRecord]
     """Each that was seen in the window, the busiest first; where the suite asks for them."""
 
@@ -370,8 +373,12 @@ class TrialRecord:
     @property
     def bounds(self) -> Mapping[str, tuple[float, float]]:
         """Between which values each figure lies without the moments that disturbed the trial."""
-        record = self.cut or self.taken
-        return record.bounds if record is not None else {}
+        found: dict[str, tuple[float, float]] = {}
+        for record in (self.cut, self.taken):
+            for name, (low, high) in (record.bounds if record is not None else {}).items():
+                least, most = found.get(name, (low, high))
+                found[name] = (min(low, least), max(high, most))
+        return found
 
     @property
     def repeated_s(self) -> float:

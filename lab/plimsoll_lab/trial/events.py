@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.trial.disturbance import LoggedRequest, read_log
 
@@ -33,6 +34,15 @@ def seconds_of(name: str, records: Path) -> list[Json]:
     """A generator's rows of each second; none where its engine or the suite writes none."""
     file = records / f"{name}.timeseries.jsonl"
     return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
+
+
+def in_own_time(seconds: Sequence[Json], host: Host) -> list[Json]:
+    """Rows of seconds by the lab's clock, of a generator on this host."""
+    found = []
+    for row in seconds:
+        told = {key: value for key, value in row.items() if key.endswith("unix_s") and isinstance(value, float)}
+        found.append({**row, **{key: host.own_time(value) for key, value in told.items()}})
+    return found
 
 
 def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedRequest | None:

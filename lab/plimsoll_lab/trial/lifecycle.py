@@ -33,7 +33,7 @@ from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.spec import PlannedTrial, Point, Role, Suite
 from plimsoll_lab.trial.capturing import capture_warnings, capturing
 from plimsoll_lab.trial.disturbance import is_told, late_figures, without_cut, without_late
-from plimsoll_lab.trial.events import seconds_of
+from plimsoll_lab.trial.events import in_own_time, seconds_of
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.figures import FigureSources, is_read, late_of_parts, trial_figures
 from plimsoll_lab.trial.generator_plan import Generator, plan_generators
@@ -42,7 +42,7 @@ from plimsoll_lab.trial.generators import LateStart, Monitors, TrialFailure, fai
 from plimsoll_lab.trial.limits import asks_at_most, judged_figures, missed_limits
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.live import LiveEvents, Notify
-from plimsoll_lab.trial.moments import cut_of, is_closed, is_counted, steady_think_s, taken_of
+from plimsoll_lab.trial.moments import cut_of, is_closed, is_counted, steady_think_s, taken_of, with_bounds
 from plimsoll_lab.trial.observation import Observation
 from plimsoll_lab.trial.parts import DRAIN_S, PartialRecord, cost_of, ended_role, start_parts, stop_parts
 from plimsoll_lab.trial.remote_hosts import RemoteHosts, refuse_missing_folder
@@ -210,7 +210,7 @@ def _measure(
             partial.hosts["clocks"], moved = remote.clocks()
             warnings += moved
         # The files of generators on other machines are here only now.
-        partial.seconds += [seconds_of(each.name, partial.records) for each in measured]
+        partial.seconds += [in_own_time(seconds_of(each.name, partial.records), each.host) for each in measured]
         links = read_output(LinkWindow, partial.network, "the emulator") if partial.network else None
         partial.cut = cut_of(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
@@ -234,7 +234,7 @@ def _measure(
         )
     )
     partial.taken = taken_of(partial, suite, point, judgement, beside, _elsewhere(testbed, point))
-    return judgement
+    return with_bounds(judgement, partial.taken)
 
 
 def held_to_expectations(

@@ -5,6 +5,7 @@ had the CPUs.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, read_output
@@ -18,6 +19,9 @@ from plimsoll_lab.trial.losses import loss_record
 from plimsoll_lab.trial.parts import PartialRecord
 from plimsoll_lab.trial.taken import Others, taken_moments, taken_record
 from plimsoll_lab.trial.validity import TAKEN_BY_OTHERS, Judgement
+
+TAIL = "response_time_us.p99"
+"""What such moments move most."""
 
 
 def is_closed(point: Point) -> bool:
@@ -67,17 +71,18 @@ def taken_of(
     elsewhere: Collection[str],
 ) -> TakenRecord | None:
     """What is known of a trial although others had the CPUs at some moments; None where they had
-    not, or its links were at fault: their moments are cut out.
+    not, or moments of its links are cut out.
     """
-    opened_unix_s = partial.window.opened_unix_s
+    opened_unix_s, cut = partial.window.opened_unix_s, partial.cut
+    codes = {each.code for each in judgement.warnings}
     # A search makes such a trial again, and decides by what it measured.
-    if suite.search is not None or partial.cut is not None or opened_unix_s is None:
+    if suite.search is not None or opened_unix_s is None or codes.isdisjoint(TAKEN_BY_OTHERS):
         return None
-    if not any(each.code in TAKEN_BY_OTHERS for each in judgement.warnings):
+    if cut is not None and cut.moments:
         return None
-    used = [each.generator.cpu_cores for each in beside]
-    known = [each for each in used if each is not None]
-    others = Others(elsewhere=elsewhere, generator_cores=sum(known) if len(known) == len(used) else None)
+    grows = any(":" in str(load.get("rate", "")) for load in measured_loads(point))
+    cores = None if grows else partial.window.generator_cores(beside)
+    others = Others(elsewhere=elsewhere, generator_cores=cores, were_busy="machine_busy" in codes)
     read_late_s = max(0.0, partial.window.read_unix_s - opened_unix_s)
     moments = taken_moments(record_of(HostsRecord, partial.hosts).get("timeline", ()), others)
     return taken_record(
@@ -86,7 +91,23 @@ def taken_of(
         read_output(LoadSummary, partial.load.get("summary") or {}, "the generator"),
         opened_unix_s=opened_unix_s,
         closed=_suppresses(point),
+        counted=is_counted(point),
+        lost=(cut.touched or 0) if cut is not None else 0,
     )
+
+
+def with_bounds(judgement: Judgement, taken: TakenRecord | None) -> Judgement:
+    """A judgement that says what is known of the 99th percentile beside who had the CPUs."""
+    bounds = taken.bounds.get(TAIL) if taken is not None else None
+    if bounds is None:
+        return judgement
+    low_ms, high_ms = (each / 1e3 for each in bounds)
+    more = f"; without such moments its 99th percentile was between {low_ms:.3g} and {high_ms:.3g} ms"
+    warnings = (
+        replace(each, message=each.message + more) if each.code in TAKEN_BY_OTHERS else each
+        for each in judgement.warnings
+    )
+    return replace(judgement, warnings=tuple(warnings))
 
 
 def _suppresses(point: Point) -> bool:

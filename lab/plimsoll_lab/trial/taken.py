@@ -5,7 +5,7 @@ The machine is read once a second, and so are the answers counted. Nothing is cu
 its figures stay as they were measured, and some get bounds. A delay makes no request faster, and
 none that was answered before it slower. So without the delays a percentile q of N requests, of
 which m were answered in such seconds, was between those at ranks qN - m and qN. In a closed loop m
-counts what the delays suppressed, too.
+counts what the delays suppressed, too: such requests are taken to be no slower than the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.stats.cut import Span
@@ -30,8 +30,10 @@ LEAST_WITHHELD_S = 0.025
 """More than two ticks of the kernel's clock, which may be rounding."""
 BOUNDED = ("response_time_us", "service_time_us")
 """Times that each request has, with its moment: of others it is not known how many a moment met."""
+NAMES = (*KNOWN, "max")
+"""What of them has bounds."""
 BACK = 1.5
-"""The backlog is back once a second has no more than so many times the usual one."""
+"""The backlog is back once a second has no more than so many times that of before."""
 
 
 def is_much(withheld_s: float, long_s: float) -> bool:
@@ -46,8 +48,10 @@ class Others:
     elsewhere: Collection[str]
     """Parts of the trial that ran on other machines."""
     generator_cores: float | None
-    """What the measured generators on this machine used over the whole window; None where one does
-    not tell."""
+    """What the measured generators on this machine used over the whole window, evenly; None where
+    one does not tell, or its load grows."""
+    were_busy: bool = False
+    """Whether other programs used much of the machine, over the whole window."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,20 +68,22 @@ class _Row:
 
 def taken_moments(timeline: Sequence[Json], others: Others) -> list[Span]:
     """When others had the CPUs, in seconds since the first reading; in order, apart from each
-    other.
+    other. None at all where other programs were busy and it is not known when.
     """
     found: list[Span] = []
     for before, after in itertools.pairwise([read_output(HostRow, each, "a host") for each in timeline]):
-        if _is_taken(before, after, others):
+        foreign_s = _foreign_s(before, after, others)
+        if others.were_busy and foreign_s is None:
+            return []
+        if _is_taken(before, after, foreign_s or 0.0):
             start = found.pop()[0] if found and found[-1][1] == before.at_s else before.at_s
             found.append((start, after.at_s))
     return found
 
 
-def _is_taken(before: HostRow, after: HostRow, others: Others) -> bool:
+def _is_taken(before: HostRow, after: HostRow, foreign_s: float) -> bool:
     long_s = after.at_s - before.at_s
     steal_s, throttled_s = (_rise(before, after, name) or 0.0 for name in ("steal_s", "throttled_s"))
-    foreign_s = _foreign_s(before, after, others) or 0.0
     tolerated = foreign_s <= FOREIGN_CORES_TOLERATED * long_s and throttled_s <= WITHHELD_TOLERATED * long_s
     return is_much(steal_s, long_s) or not tolerated
 
@@ -113,23 +119,25 @@ def taken_record(
     *,
     opened_unix_s: float,
     closed: bool,
+    counted: bool = False,
+    lost: int = 0,
 ) -> TakenRecord | None:
     """What is known of a trial with these moments, which are in seconds since its window opened.
 
-    `seconds` has each generator's rows. None without moments or rows, and where they are most of
-    the window: nobody knows then what the rest stands for.
+    `seconds` has each generator's rows. Of a `closed` loop the moments suppressed requests, and a
+    `counted` one lasted the longer for them. `lost` more requests were too slow, as packets were
+    lost. None without moments or rows, and where they are most of the window: such a machine is
+    that of all trials, and no moment's.
     """
     parts = [_Part.of([row for row in _rows(each, opened_unix_s) if row.end > row.start], moments) for each in seconds]
     told = [each for each in parts if each is not None]
     if not moments or not told or len(told) < len(parts):
         return None
     share = max(each.share for each in told)
-    requests = sum(each.delayed + (each.suppressed if closed else 0) for each in told)
-    if share > RATE_CUT or not requests or 2 * requests >= load.response_time_us.count:
+    requests = lost + sum(each.delayed + (each.suppressed if closed else 0) for each in told)
+    if share > RATE_CUT or requests == lost or 2 * requests >= load.response_time_us.count:
         return None
-    bounds = _times(load, requests)
-    if closed:
-        bounds |= _rates(load, sum(each.rate for each in told))
+    bounds = _times(load, requests) | _rates(load, sum(each.rate for each in told), closed=closed, counted=counted)
     return TakenRecord(moments=len(moments), share=share, requests=requests, bounds=bounds)
 
 
@@ -183,7 +191,8 @@ def _touched(rows: Sequence[_Row], moments: Sequence[Span]) -> list[bool]:
         or any(end <= row.start < end + row.slowest_s for _, end in moments)
         for row in rows
     ]
-    usual = statistics.median([row.backlog for row, is_met in zip(rows, met, strict=True) if not is_met] or [0.0])
+    first = met.index(True) if True in met else len(met)
+    usual = statistics.median([row.backlog for row in rows[:first]] or [0.0])
     touched = list(met)
     for place in range(1, len(rows)):
         touched[place] |= touched[place - 1] and rows[place].backlog > BACK * usual
@@ -197,17 +206,21 @@ def _times(load: LoadSummary, requests: int) -> dict[str, tuple[float, float]]:
     found = {}
     for kind in BOUNDED:
         shift = shift_of(load, kind, requests)
-        for name in KNOWN if shift is not None else ():
+        for name in NAMES if shift is not None else ():
             value = getattr(getattr(load, kind), name)
             if value is not None and shift is not None and shift.factors[name] > 0:
                 found[f"{kind}.{name}"] = (value * shift.factors[name], value)
     return found
 
 
-def _rates(load: LoadSummary, rate: float) -> Mapping[str, tuple[float, float]]:
-    """Rates between that of the whole window and that of the seconds without moments."""
+def _rates(load: LoadSummary, rate: float, *, closed: bool, counted: bool) -> dict[str, tuple[float, float]]:
+    """Rates between that of the whole window and that of the seconds without moments, if they were
+    higher; the time that a number of requests took, likewise.
+    """
     if not load.completed_rate:
         return {}
-    factor = rate / load.completed_rate
-    told = {name: value for name in RATES if (value := getattr(load, name)) is not None}
-    return {name: (min(value, value * factor), max(value, value * factor)) for name, value in told.items()}
+    factor = max(1.0, rate / load.completed_rate)
+    # What was due in an open loop was due with the moments, too.
+    told = {name: getattr(load, name) for name in RATES if closed or name != "offered_rate"}
+    found = {name: (value, value * factor) for name, value in told.items() if value is not None}
+    return found | ({"elapsed_s": (load.elapsed_s / factor, load.elapsed_s)} if counted else {})

@@ -263,20 +263,26 @@ class Window:
             record["throttled_s"] = last.throttled_s - first.throttled_s
         return record
 
+    def generator_cores(self, generators: Sequence[LoadSummary]) -> float | None:
+        """What these generators used over the window, in cores, by their summaries; None where one
+        does not tell.
+        """
+        used = [(each.generator.cpu_cores, each.elapsed_s) for each in generators]
+        known = [(cores, own_s) for cores, own_s in used if cores is not None]
+        if len(known) < len(used) or self.length_s <= 0:
+            return None
+        # A generator's CPU is of its own window, which may have ended before the last.
+        return sum(cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0) for cores, own_s in known)
+
     def foreign_cores(self, generators: Sequence[LoadSummary], elsewhere: Collection[str]) -> float | None:
         """CPU of the server's machine that programs used which are no part of the trial; of the
         generators there, by their summaries. Parts that run elsewhere do not count, nor do the
         kernel's threads for packets.
         """
-        used = [(each.generator.cpu_cores, each.elapsed_s) for each in generators]
-        if not self.machine() or self.first is None or self.last is None:
+        own = self.generator_cores(generators)
+        if not self.machine() or self.first is None or self.last is None or own is None:
             return None
-        ours = (self.last.cpu_s - self.first.cpu_s) / self.length_s
-        for cores, own_s in used:
-            if cores is None:
-                return None
-            # A generator's CPU is of its own window, which may have ended before the last.
-            ours += cores * (min(1.0, own_s / self.length_s) if len(used) > 1 else 1.0)
+        ours = own + (self.last.cpu_s - self.first.cpu_s) / self.length_s
         ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
         self.own_cores = ours
         machine = self.machine()
