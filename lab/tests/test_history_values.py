@@ -141,3 +141,13 @@ def test_a_place_under_two_loads_is_named_by_its_first_run(tmp_path: Path) -> No
         each.at: ([value.order for value in each.values], list(each.missing)) for each in series_of([one, two, three])
     }
     assert found == {"model epoll, as in run 0001": ([0], []), "model epoll, as in run 0002": ([1, 2], [])}
+
+
+def test_runs_with_another_warm_up_or_a_capture_are_no_part_of_a_series(tmp_path: Path) -> None:
+    """As `compare` has it: a level changed where packets were captured from then on."""
+    one, captured, warmed, last = rated(tmp_path, [1000, 900, 1100, 1001])
+    run = one.read_run()
+    changed(captured, request=run.request.model_copy(update={"changes": {"capture": True}}))
+    changed(warmed, settings=replace(run.settings, warm_up="3s"))
+    found = {each.at: [value.order for value in each.values] for each in series_of([one, captured, warmed, last])}
+    assert found == {f"model epoll, as in run {at:04}": orders for at, orders in ((1, [0, 3]), (2, [1]), (3, [2]))}

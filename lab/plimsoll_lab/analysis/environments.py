@@ -67,6 +67,11 @@ def differences_between(sides: Sequence[Sequence[NamedRun]]) -> list[str]:
     ]
 
 
+def asked_of_run(run: RunRecord) -> tuple[object, ...]:
+    """What a run asked for at all of its points, and has to be the same where they are compared."""
+    return tuple(_property(name, run) for name in (WARM_UP, CAPTURE))
+
+
 def changes_of_machine(before: EnvironmentRecord, now: EnvironmentRecord) -> list[str]:
     """What of a machine is not as it was, each in words: `the number of CPUs was 2 and is 4`."""
     then, here = before.to_json(), now.to_json()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.comparison import asked_at
+from plimsoll_lab.analysis.environments import asked_of_run
 from plimsoll_lab.analysis.family import is_told_less, may_tell
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.stats.change_points import LEAST_VALUES, change_points
@@ -111,7 +112,8 @@ def find_history(folders: Sequence[RunFolder], suite: str) -> History:
     series = [
         Series(
             figure=figure,
-            # Of equal places under several loads or networks, each is named by its first run.
+            # Of equal places under several loads, networks or warm-ups, each is named by its first
+            # run.
             at=place if alike[name, place] == 1 else f"{place}, as in run {runs[values[0].order].run}",
             values=values,
             missing=sorted(asked.keys() - {each.order for each in values}),
@@ -148,7 +150,8 @@ def _values(
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
             value = _value(values, order, of=len(may_tell(made))) if values else None
-            found.append((record.figure(name), formatting.setting(point.setting), repr(asked_at(point)), value))
+            asked = repr((asked_at(point), asked_of_run(record)))
+            found.append((record.figure(name), formatting.setting(point.setting), asked, value))
     return found
 
 
