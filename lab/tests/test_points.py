@@ -163,6 +163,18 @@ def test_a_limit_is_not_met_by_the_trials_whose_generator_was_no_limit() -> None
     assert [each.met for each in one.limits] == [True, True]
 
 
+def test_a_limit_on_connections_that_never_came_up_is_missed_where_the_server_refused_them() -> None:
+    """It could not be told, as such trials told their failed requests alone."""
+    limits = [limit_of("connections.never_established", "== 0")]
+    good = [trial("ok", connections__never_established=0) for _ in range(5)]
+    refused = trial("hard_limit", "it refused 9 connections", connections__never_established=9)
+    failed = trial("failed", "it fell over", connections__never_established=9)
+    for trials in ([*good, refused], [*good, failed], [refused] * 6):
+        assert [each.met for each in summarise_point(POINT, trials, limits, paths_off=False).limits] == [False]
+    late = trial("generator_limited", "late", connections__never_established=9)
+    assert [each.met for each in summarise_point(POINT, [*good, late], limits, paths_off=False).limits] == [None]
+
+
 def test_a_count_of_a_limited_generator_misses_no_limit_on_exact_counts() -> None:
     """Whose failures they were, and how many connections would have come up, nobody knows."""
     limits = [limit_of("requests.timed_out", "== 0"), limit_of("connections.established", "== 1000")]

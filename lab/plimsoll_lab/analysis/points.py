@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from plimsoll_lab.analysis.family import fell_behind, value_of
+from plimsoll_lab.analysis.family import NEVER_ESTABLISHED, fell_behind, value_of
 from plimsoll_lab.stats.best import Value, ends
 from plimsoll_lab.stats.summary import Interval, median_bounds, median_interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
@@ -107,10 +107,13 @@ def _limit(limit: Limit, trials: Sequence[TrialRecord], point: PointRecord) -> L
 
 
 def _told(trial: TrialRecord, figure: str) -> Value | None:
-    """What a trial says of a figure with a limit. One that failed tells how many requests did; of
-    those of a generator at its limit, nobody knows whose failures they are.
+    """What a trial says of a figure with a limit. One that failed, or reached a limit of the
+    server's, tells how many requests failed and how many connections never came up; of the failures
+    of a generator at its limit, nobody knows whose they are.
     """
     found = trial.figures.get(figure)
+    if figure == NEVER_ESTABLISHED and trial.outcome in STOPPED:
+        return found
     if figure not in OF_FAILURES or found is None:
         return value_of(trial, figure)
     return (0.0, found) if fell_behind(trial) and found else found
