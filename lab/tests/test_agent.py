@@ -189,6 +189,18 @@ def test_a_host_counts_the_connections_that_found_its_listen_queue_full(far: Far
             time.sleep(0.01)
 
 
+def test_an_address_is_a_hosts_own_where_it_leads_to_the_host_itself(far: FarAgent) -> None:
+    host = far_host(far)
+    own = ["127.0.0.1:80", "127.0.0.77:80", "localhost:80", "[::1]:80", "0.0.0.0:80"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 80))
+        own.append(f"{probe.getsockname()[0]}:80")
+    assert [each for each in own if not host.is_own(each)] == []
+    # Addresses of documents (RFC 5737, RFC 3849), and what is none.
+    others = ["192.0.2.1:80", "[2001:db8::1]:80", "nonsense", "127.0.0.1:http:"]
+    assert [each for each in others if host.is_own(each)] == []
+
+
 def test_a_connection_to_itself_is_no_server_that_accepts(monkeypatch: pytest.MonkeyPatch, far: FarAgent) -> None:
     host = far_host(far)
     with socket.socket() as probe:

@@ -179,6 +179,14 @@ def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() 
     assert found["host.load_average"] == 1.5
 
 
+def test_of_a_server_on_another_machine_no_host_and_no_packets_are_told() -> None:
+    """They were those of the laboratory's own machine."""
+    there, here = figures(server={"elsewhere": True}), figures(server={"elsewhere": False})
+    gone = {"packets", "packets_per_s", "tcp.retransmitted_segments", "host.memory_bytes", "host.load_average"}
+    assert here.keys() - there.keys() == gone
+    assert here == figures(server={})
+
+
 def test_each_role_and_each_generator_has_figures_of_its_own() -> None:
     """A measured role, here the forwarder's, had its figures told of the generator on its host."""
     told = (("load", "h2", 30.0), ("load-2", "h3", 60.0), ("forwarder", "h2", 7.0))

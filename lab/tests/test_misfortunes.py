@@ -241,6 +241,9 @@ def test_a_server_that_does_not_listen_is_told_with_the_address_that_was_tried(
     mend = "start the server there, or correct its address" if attached else "it said: nothing; its state: 1 "
     assert point["outcome"] == "failed"
     assert point["reason"].startswith(late + mend)
+    [trial] = tmp_path.glob("runs/*/trials/*.json")
+    elsewhere = json.loads(trial.read_text(encoding="utf-8"))["server"].get("elsewhere")
+    assert elsewhere is (False if attached else None), "of a server on this machine its packets are told"
 
 
 @pytest.mark.parametrize("kind", ["server", "role"])

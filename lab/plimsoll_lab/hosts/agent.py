@@ -8,6 +8,7 @@ it: a started process is killed with the thread that forked it (PR_SET_PDEATHSIG
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
 import struct
 import time
@@ -32,6 +33,7 @@ from plimsoll_lab.hosts.messages import (
     HostSample,
     Inspect,
     Inspection,
+    IsOwnAddress,
     ListFolder,
     ListProcesses,
     MakeFolder,
@@ -220,6 +222,7 @@ class Agent:
             TakeSample: self._take_sample,
             FindFreePort: lambda asked: self._places[asked.place].free_port(),
             TryConnect: self._try_connect,
+            IsOwnAddress: self._is_own_address,
             MeasureRoundTrips: self._measure_round_trips,
             ReadCongestionControl: lambda asked: path.congestion_control(self._places[asked.place], asked.address),
             MeasureGoodput: self._measure_goodput,
@@ -345,6 +348,26 @@ class Agent:
                 return not _met_itself(probe)
         except OSError:
             return False
+
+    def _is_own_address(self, asked: IsOwnAddress) -> bool:
+        name, _, port = asked.address.rpartition(":")
+        try:
+            found = socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+            return any(self._leads_here(asked.place, family, address) for family, _, _, _, address in found)
+        except (OSError, ValueError):
+            return False
+
+    def _leads_here(self, place: int, family: int, address: tuple[Any, ...]) -> bool:
+        """Whether the kernel would send from the same address as to it (ip(7)); of loopback's it
+        chooses the first. Nothing is sent.
+        """
+        there = ipaddress.ip_address(address[0])
+        if there.is_loopback or there.is_unspecified:
+            return True
+        with contextlib.suppress(OSError), self._places[place].socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
+            return bool(probe.getsockname()[0] == address[0])
+        return False
 
     def _measure_round_trips(self, asked: MeasureRoundTrips) -> tuple[float, ...]:
         with self._places[asked.place].socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as pinger:

@@ -22,6 +22,7 @@ from plimsoll_lab.hosts.messages import (
     DigestProgram,
     Discard,
     FindFreePort,
+    IsOwnAddress,
     ListProcesses,
     MakeFolder,
     MeasureGoodput,
@@ -271,6 +272,10 @@ class Host:
     def accepts(self, address: str) -> bool:
         """Whether a connection from this host itself to `ADDRESS:PORT` is accepted."""
         return self.connection.ask(TryConnect(place=self.place, address=address))
+
+    def is_own(self, address: str) -> bool:
+        """Whether `HOST:PORT` is of this host itself."""
+        return self.connection.ask(IsOwnAddress(place=self.place, address=address))
 
     def round_trips(self, there: Host, expected_s: float) -> tuple[float, ...]:
         """Seconds that each of many ICMP echoes took; those that were lost are left out."""

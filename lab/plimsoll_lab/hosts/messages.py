@@ -256,6 +256,18 @@ class TryConnect(Message[bool]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class IsOwnAddress(Message[bool]):
+    """Asks whether an address is a place's own, so that what listens there runs on its machine;
+    answered by a truth value.
+    """
+
+    place: int
+    """Its number."""
+    address: str
+    """`HOST:PORT`; a name is looked up there."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureRoundTrips(Message[tuple[float, ...]]):
     """Sends ICMP echoes, one after another; answered by the seconds that each took, without those
     lost.

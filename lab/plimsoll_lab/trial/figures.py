@@ -87,8 +87,10 @@ def trial_figures(sources: FigureSources, point: Point) -> Figures:
         if cpu_cores is not None and summary.requests.completed and alone:
             cpu_us = cpu_cores * sources.window.length_s * 1e6
             figures["server.cpu_us_per_request"] = cpu_us / summary.requests.completed
-    host = point.place.server or LOCAL
-    figures |= _host(sources, host) | _network(sources, host) | _captured(sources.captures)
+    if not sources.server.get("elsewhere"):
+        host = point.place.server or LOCAL
+        figures |= _host(sources, host) | _network(sources, host)
+    figures |= _captured(sources.captures)
     for each in sources.roles:
         figures |= _part(f"role.{each['name']}", _table(each, "summary"), each)
     roles = {each["name"] for each in sources.roles}

@@ -126,6 +126,8 @@ def start_parts(
                 raise
             raise TrialFailure(str(missing)) from None
         record["metering"] = process.meter_source
+        if role is None and isinstance(process, ExternalServer):
+            record["elsewhere"] = not host.is_own(str(settings["address"]))
         addresses[name] = host.addresses[0]
         if must_be_ready:
             wait = functools.partial(_await_ready, host, process, probe, suite.run.ready_timeout, record, who)
