@@ -237,7 +237,7 @@ class SearchRun:
         trial = run_trial(testbed, self._binary, suite, point, planned, Outputs(notify=self._events.publish))
         note_hosts(self._folder, self._record, self._host)
         after = _listen_overflows(server_host)
-        if before is None or after is None:
+        if before is None or after is None or trial.server.get("elsewhere"):
             return trial
         return replace(trial, machine={**trial.machine, "listen_overflows": after - before})
 

@@ -353,20 +353,19 @@ class Agent:
         name, _, port = asked.address.rpartition(":")
         try:
             found = socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_DGRAM)
-            return any(self._leads_here(asked.place, family, address) for family, _, _, _, address in found)
+            return all(self._has_address(asked.place, family, address) for family, _, _, _, address in found)
         except (OSError, ValueError):
             return False
 
-    def _leads_here(self, place: int, family: int, address: tuple[Any, ...]) -> bool:
-        """Whether the kernel would send from the same address as to it (ip(7)); of loopback's it
-        chooses the first. Nothing is sent.
+    def _has_address(self, place: int, family: int, address: tuple[Any, ...]) -> bool:
+        """Whether a socket there can have this address, which only one of its own allows (bind(2));
+        under net.ipv4.ip_nonlocal_bind any does. Loopback's are its own, in use or not.
         """
-        there = ipaddress.ip_address(address[0])
-        if there.is_loopback or there.is_unspecified:
+        if ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
             return True
         with contextlib.suppress(OSError), self._places[place].socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(address)
-            return bool(probe.getsockname()[0] == address[0])
+            probe.bind((address[0], 0, *address[2:]))
+            return True
         return False
 
     def _measure_round_trips(self, asked: MeasureRoundTrips) -> tuple[float, ...]:
