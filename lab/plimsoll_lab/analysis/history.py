@@ -141,6 +141,7 @@ def _values(
     there is one.
     """
     found = []
+    of_run = asked_of_run(record)
     for point in record.points:
         if point.control:
             continue
@@ -150,7 +151,7 @@ def _values(
         for name in record.family.figures:
             values = [each.figures[name] for each in valid if name in each.figures]
             value = _value(values, order, of=len(may_tell(made))) if values else None
-            asked = repr((asked_at(point), asked_of_run(record)))
+            asked = repr((asked_at(point), of_run))
             found.append((record.figure(name), formatting.setting(point.setting), asked, value))
     return found
 

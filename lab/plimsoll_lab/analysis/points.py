@@ -23,7 +23,7 @@ STOPPED: tuple[Outcome, ...] = ("hard_limit", "failed")
 """Outcomes of a trial in which the server reached a limit of its own, or anything failed."""
 TELLS = ("ok", "hard_limit")
 """Outcomes of a point whose limits are judged."""
-OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out")
+OF_FAILURES = ("failed_ratio", "requests.failed", "requests.timed_out", NEVER_ESTABLISHED)
 """Figures that a trial tells although it failed."""
 
 
@@ -112,8 +112,6 @@ def _told(trial: TrialRecord, figure: str) -> Value | None:
     of a generator at its limit, nobody knows whose they are.
     """
     found = trial.figures.get(figure)
-    if figure == NEVER_ESTABLISHED and trial.outcome in STOPPED:
-        return found
     if figure not in OF_FAILURES or found is None:
         return value_of(trial, figure)
     return (0.0, found) if fell_behind(trial) and found else found
