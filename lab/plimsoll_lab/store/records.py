@@ -373,11 +373,14 @@ class TrialRecord:
     @property
     def bounds(self) -> Mapping[str, tuple[float, float]]:
         """Between which values each figure lies without the moments that disturbed the trial."""
-        found: dict[str, tuple[float, float]] = {}
-        for record in (self.cut, self.taken):
-            for name, (low, high) in (record.bounds if record is not None else {}).items():
-                least, most = found.get(name, (low, high))
-                found[name] = (min(low, least), max(high, most))
+        if self.cut is None or self.taken is None:
+            record = self.cut or self.taken
+            return record.bounds if record is not None else {}
+        # Where packets were lost too, each moved the figure as far from where it was measured.
+        found = {**self.cut.bounds, **self.taken.bounds}
+        for name in self.cut.bounds.keys() & self.taken.bounds.keys() & self.figures.keys():
+            (low, high), (least, most), value = self.cut.bounds[name], self.taken.bounds[name], self.figures[name]
+            found[name] = (low * least / value, high * most / value) if value else (min(low, least), max(high, most))
         return found
 
     @property

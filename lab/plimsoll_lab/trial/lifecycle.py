@@ -21,6 +21,7 @@ from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, ServerSum
 from plimsoll_lab.store.records import (
     HostsRecord,
     Json,
+    MachineRecord,
     MeasuredLoadRecord,
     ResultWarning,
     RoleRecord,
@@ -129,7 +130,7 @@ def run_trial(
         elapsed_s=time.monotonic() - started,
         server=sources.server,
         load=sources.load,
-        machine=partial.window.machine(),
+        machine=_machine(partial),
         samples=tuple(partial.window.samples),
         roles=sources.roles,
         network=partial.network or None,
@@ -234,7 +235,15 @@ def _measure(
         )
     )
     partial.taken = taken_of(partial, suite, point, judgement, beside, _elsewhere(testbed, point))
-    return with_bounds(judgement, partial.taken)
+    return with_bounds(judgement, partial.taken if partial.cut is None else None)
+
+
+def _machine(partial: PartialRecord) -> MachineRecord:
+    """What the server's machine did over the window; of another one only how long that was."""
+    record = partial.window.machine()
+    if not partial.server.get("elsewhere"):
+        return record
+    return MachineRecord(window_s=record["window_s"], sample_lag_s=record["sample_lag_s"]) if record else {}
 
 
 def held_to_expectations(

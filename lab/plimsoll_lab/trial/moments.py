@@ -78,7 +78,8 @@ def taken_of(
     # A search makes such a trial again, and decides by what it measured.
     if suite.search is not None or opened_unix_s is None or codes.isdisjoint(TAKEN_BY_OTHERS):
         return None
-    if cut is not None and cut.moments:
+    # Of a server elsewhere, this machine is the generators'.
+    if (cut is not None and cut.moments) or (partial.server.get("elsewhere") and not beside):
         return None
     grows = any(":" in str(load.get("rate", "")) for load in measured_loads(point))
     cores = None if grows else partial.window.generator_cores(beside)
@@ -99,10 +100,10 @@ def taken_of(
 def with_bounds(judgement: Judgement, taken: TakenRecord | None) -> Judgement:
     """A judgement that says what is known of the 99th percentile beside who had the CPUs."""
     bounds = taken.bounds.get(TAIL) if taken is not None else None
-    if bounds is None:
+    if bounds is None or judgement.outcome != "ok" or TAIL in judgement.untold:
         return judgement
     low_ms, high_ms = (each / 1e3 for each in bounds)
-    more = f"; without such moments its 99th percentile was between {low_ms:.3g} and {high_ms:.3g} ms"
+    more = f"; without such moments its 99th percentile is between {low_ms:.3g} and {high_ms:.3g} ms"
     warnings = (
         replace(each, message=each.message + more) if each.code in TAKEN_BY_OTHERS else each
         for each in judgement.warnings

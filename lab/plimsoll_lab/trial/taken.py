@@ -32,6 +32,8 @@ BOUNDED = ("response_time_us", "service_time_us")
 """Times that each request has, with its moment: of others it is not known how many a moment met."""
 NAMES = (*KNOWN, "max")
 """What of them has bounds."""
+WHOLE_S = 0.9
+"""Of a shorter row, the first of a window, the backlog is a matter of luck."""
 BACK = 1.5
 """The backlog is back once a second has no more than so many times that of before."""
 
@@ -127,17 +129,26 @@ def taken_record(
     `seconds` has each generator's rows. Of a `closed` loop the moments suppressed requests, and a
     `counted` one lasted the longer for them. `lost` more requests were too slow, as packets were
     lost. None without moments or rows, and where they are most of the window: such a machine is
-    that of all trials, and no moment's.
+    that of all trials, and no moment's. Where the delays may have lasted for most of it, times have
+    the measured value for their upper bound and no lower one.
     """
-    parts = [_Part.of([row for row in _rows(each, opened_unix_s) if row.end > row.start], moments) for each in seconds]
+    parts = [
+        _Part.of([row for row in _rows(each, opened_unix_s) if row.end > row.start], moments, closed=closed)
+        for each in seconds
+    ]
     told = [each for each in parts if each is not None]
-    if not moments or not told or len(told) < len(parts):
+    if not told or len(told) < len(parts) or max(each.met for each in told) > RATE_CUT:
         return None
-    share = max(each.share for each in told)
-    requests = lost + sum(each.delayed + (each.suppressed if closed else 0) for each in told)
-    if share > RATE_CUT or requests == lost or 2 * requests >= load.response_time_us.count:
+    delayed = sum(each.delayed + (each.suppressed if closed else 0) for each in told)
+    if not delayed:
         return None
-    bounds = _times(load, requests) | _rates(load, sum(each.rate for each in told), closed=closed, counted=counted)
+    share, requests = max(each.share for each in told), delayed + lost
+    is_known = share <= RATE_CUT and 2 * requests < load.response_time_us.count
+    bounds = _times(load, requests if is_known else None)
+    if counted:
+        bounds |= _of_a_count(load, max(each.taken_s for each in told))
+    else:
+        bounds |= _rates(load, [each.rate for each in told], closed=closed)
     return TakenRecord(moments=len(moments), share=share, requests=requests, bounds=bounds)
 
 
@@ -158,69 +169,109 @@ def _rows(rows: Sequence[Json], opened_unix_s: float) -> Iterator[_Row]:
 class _Part:
     """What the moments did to one generator's window."""
 
+    met: float
+    """The part of its window that the seconds make up which they meet."""
     share: float
-    """The part of its window that they took."""
+    """The same of all seconds in which they may have delayed answers."""
+    taken_s: float
+    """How long these are."""
     delayed: int
-    """Requests that were answered in it."""
-    rate: float
-    """Requests answered a second in the rest."""
+    """Requests that were answered in them."""
+    rate: float | None
+    """Requests answered a second in the rest; None where there is none."""
     suppressed: int
     """Requests that a closed loop would have made besides."""
 
     @staticmethod
-    def of(rows: Sequence[_Row], moments: Sequence[Span]) -> _Part | None:
-        """None where a generator tells nothing of its seconds, or nothing of them is left."""
-        touched = _touched(rows, moments)
-        taken = [row for row, is_touched in zip(rows, touched, strict=True) if is_touched]
-        rest = [row for row, is_touched in zip(rows, touched, strict=True) if not is_touched]
-        rest_s, taken_s = (math.fsum(row.end - row.start for row in each) for each in (rest, taken))
-        if not rest_s:
+    def of(rows: Sequence[_Row], moments: Sequence[Span], *, closed: bool) -> _Part | None:
+        """None where a generator tells nothing of its seconds."""
+        if not rows:
             return None
-        delayed, rate = sum(row.answered for row in taken), sum(row.answered for row in rest) / rest_s
-        suppressed = max(0, math.ceil(rate * taken_s) - delayed)
-        return _Part(share=taken_s / (taken_s + rest_s), delayed=delayed, rate=rate, suppressed=suppressed)
+        met = _met(rows, moments)
+        touched = _touched(rows, met, closed=closed)
+        whole_s, met_s, taken_s = (_length_s(rows, each) for each in ([True] * len(rows), met, touched))
+        delayed = sum(row.answered for row, is_touched in zip(rows, touched, strict=True) if is_touched)
+        rate = None
+        if taken_s < whole_s:
+            rate = (sum(row.answered for row in rows) - delayed) / (whole_s - taken_s)
+        return _Part(
+            met=met_s / whole_s,
+            share=taken_s / whole_s,
+            taken_s=taken_s,
+            delayed=delayed,
+            rate=rate,
+            suppressed=max(0, math.ceil((rate or 0.0) * taken_s) - delayed),
+        )
 
 
-def _touched(rows: Sequence[_Row], moments: Sequence[Span]) -> list[bool]:
-    """Which seconds have answers that a moment may have delayed: those that it meets, those whose
-    slowest answer may be to a request from before its end, and those that follow such a second
-    until the backlog is back.
+def _length_s(rows: Sequence[_Row], which: Sequence[bool]) -> float:
+    return math.fsum(row.end - row.start for row, is_one in zip(rows, which, strict=True) if is_one)
+
+
+def _met(rows: Sequence[_Row], moments: Sequence[Span]) -> list[bool]:
+    """Which seconds a moment meets, or have a slowest answer that may be to a request from before
+    its end.
     """
-    met = [
+    return [
         any(row.start < end and row.end > start for start, end in moments)
         or any(end <= row.start < end + row.slowest_s for _, end in moments)
         for row in rows
     ]
+
+
+def _touched(rows: Sequence[_Row], met: Sequence[bool], *, closed: bool) -> list[bool]:
+    """Which seconds have answers that a moment may have delayed: those of it, and those that follow
+    until the backlog is what it was before the first. Where no whole second came before, that is
+    unknown: the queue of an open loop may have lasted to the end, and that of a closed one is as
+    long as its connections are many.
+    """
     first = met.index(True) if True in met else len(met)
-    usual = statistics.median([row.backlog for row in rows[:first]] or [0.0])
+    before = [row.backlog for row in rows[:first] if row.end - row.start >= WHOLE_S]
+    usual = statistics.median(before) if before else math.inf if closed else -math.inf
     touched = list(met)
     for place in range(1, len(rows)):
         touched[place] |= touched[place - 1] and rows[place].backlog > BACK * usual
     return touched
 
 
-def _times(load: LoadSummary, requests: int) -> dict[str, tuple[float, float]]:
-    """The percentiles and the mean of each time between that without so many of the slowest and as
-    it was measured.
+def _times(load: LoadSummary, requests: int | None) -> dict[str, tuple[float, float]]:
+    """The percentiles, the mean and the maximum of each time between that without so many of the
+    slowest and as it was measured; None where it is not known how many.
     """
     found = {}
     for kind in BOUNDED:
-        shift = shift_of(load, kind, requests)
+        shift = shift_of(load, kind, requests or 0)
         for name in NAMES if shift is not None else ():
             value = getattr(getattr(load, kind), name)
-            if value is not None and shift is not None and shift.factors[name] > 0:
-                found[f"{kind}.{name}"] = (value * shift.factors[name], value)
+            if value is not None and shift is not None:
+                found[f"{kind}.{name}"] = (0.0 if requests is None else value * shift.factors[name], value)
     return found
 
 
-def _rates(load: LoadSummary, rate: float, *, closed: bool, counted: bool) -> dict[str, tuple[float, float]]:
-    """Rates between that of the whole window and that of the seconds without moments, if they were
-    higher; the time that a number of requests took, likewise.
+def _rates(load: LoadSummary, rates: Sequence[float | None], *, closed: bool) -> dict[str, tuple[float, float]]:
+    """Rates between that of the whole window and that of the seconds without moments, if that was
+    higher; those of an open loop no higher than what was due.
     """
-    if not load.completed_rate:
+    known = [each for each in rates if each is not None]
+    highest = [sum(known)] if known and len(known) == len(rates) else []
+    if not closed and load.offered_rate is not None:
+        highest.append(load.offered_rate)
+    if not load.completed_rate or not highest:
         return {}
-    factor = max(1.0, rate / load.completed_rate)
+    factor = max(1.0, min(highest) / load.completed_rate)
     # What was due in an open loop was due with the moments, too.
     told = {name: getattr(load, name) for name in RATES if closed or name != "offered_rate"}
-    found = {name: (value, value * factor) for name, value in told.items() if value is not None}
-    return found | ({"elapsed_s": (load.elapsed_s / factor, load.elapsed_s)} if counted else {})
+    return {name: (value, value * factor) for name, value in told.items() if value is not None}
+
+
+def _of_a_count(load: LoadSummary, taken_s: float) -> dict[str, tuple[float, float]]:
+    """The time that a number of requests took, and its rates: at least that of the seconds without
+    moments.
+    """
+    if taken_s >= load.elapsed_s:
+        return {}
+    factor = load.elapsed_s / (load.elapsed_s - taken_s)
+    told = {name: value for name in RATES if (value := getattr(load, name)) is not None}
+    return {name: (value, value * factor) for name, value in told.items()} | {
+        "elapsed_s": (load.elapsed_s - taken_s, load.elapsed_s)
+    }
