@@ -110,13 +110,15 @@ struct Common {
     /// Accepting pauses while this many connections are open [default: what the machine can hold].
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     max_connections: Option<u64>,
-    /// Burn this much CPU time for each reply, to saturate on purpose.
+    /// Burn this much CPU time for each reply, to saturate on purpose; an echo replies to what one
+    /// read returned.
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::seconds)]
     work: Duration,
     /// How long connections may finish what is under way after SIGTERM or SIGINT.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = units::seconds)]
     drain: Duration,
-    /// Write a CSV row for each closed connection.
+    /// Write a CSV row for each closed connection: its client, its requests, the bytes received. A
+    /// pipe whose reader stops holds the server up.
     #[arg(long, visible_alias = "log", value_name = "FILE")]
     connection_log: Option<PathBuf>,
     #[command(flatten)]

@@ -251,7 +251,7 @@ impl RawLink {
                 ))
             })
         };
-        let forward = RawShape {
+        let mut forward = RawShape {
             rate: self.rate.clone(),
             delay: self.delay.clone(),
             jitter: self.jitter.clone(),
@@ -260,15 +260,22 @@ impl RawLink {
             queue: self.queue,
         }
         .check(&label)?;
-        let reverse = match &self.reverse {
+        let mut reverse = match &self.reverse {
             Some(raw) => raw.check(&format!("{label}, reverse"))?,
             None => forward.clone(),
         };
+        let round_trip = forward.delay + reverse.delay;
+        let queues = [self.queue, self.reverse.as_ref().map_or(self.queue, |raw| raw.queue)];
+        for (shape, queue) in [&mut forward, &mut reverse].into_iter().zip(queues) {
+            let default = || shape.rate.map_or(u32::MAX, |rate| default_queue(rate, round_trip));
+            shape.queue = queue.unwrap_or_else(default);
+        }
         Ok(Link { ends: [end(one)?, end(other)?], forward, reverse })
     }
 }
 
 impl RawShape {
+    /// Its queue, where none is given, depends on both ways of the link.
     fn check(&self, link: &str) -> Result<Shape, ConfigError> {
         let time = |key, text: &Option<String>| match text {
             Some(text) => units::duration(text).map_err(|error| quantity(link, key, error)),
@@ -304,14 +311,14 @@ impl RawShape {
                  out",
             );
         }
-        let queue = self.queue.unwrap_or_else(|| rate.map_or(u32::MAX, |rate| default_queue(rate, delay)));
+        let queue = self.queue.unwrap_or(u32::MAX);
         Ok(Shape { rate, delay, jitter, order, loss, queue })
     }
 }
 
 /// What fills the link's round trip, in full frames, and at least a hundred packets.
-fn default_queue(rate: u64, delay: Duration) -> u32 {
-    let bits = 2.0 * delay.as_secs_f64() * rate as f64;
+fn default_queue(rate: u64, round_trip: Duration) -> u32 {
+    let bits = round_trip.as_secs_f64() * rate as f64;
     // A float beyond the range of u32 becomes its largest.
     ((bits / (8 * FULL_FRAME_BYTES) as f64).ceil() as u32).max(QUEUE_PACKETS)
 }

@@ -36,6 +36,13 @@ fn a_queue_holds_a_round_trip_of_the_link_and_at_least_a_hundred_packets() {
     ] {
         assert_eq!(link(keys).expect("it is valid").links[0].forward.queue, packets, "{keys}");
     }
+    // 50 ms there and back, whatever part of it each way takes.
+    let apart = r#", "rate": "1Gbit", "delay": "1ms", "reverse": {"rate": "1Gbit", "delay": "49ms"}"#;
+    let config = link(apart).expect("it is valid");
+    assert_eq!((config.links[0].forward.queue, config.links[0].reverse.queue), (4129, 4129));
+    let given = link(r#", "rate": "1Gbit", "delay": "50ms", "queue": 7, "reverse": {"rate": "1Gbit"}"#);
+    let given = &given.expect("it is valid").links[0];
+    assert_eq!((given.forward.queue, given.reverse.queue), (7, 4129));
 }
 
 #[test]

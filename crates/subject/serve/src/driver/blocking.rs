@@ -106,7 +106,9 @@ fn converse<P: Service>(
             }
             ConversationState::Lingering => {
                 net::shutdown(socket, net::Half::Write);
-                conversation.discard(Instant::now(), draining);
+                // The last send may have taken a while.
+                workspace.environment.look();
+                conversation.discard(workspace.environment.now(), draining);
             }
         }
         // What has arrived is there: the read waits for nothing else. A peer whose bytes come one

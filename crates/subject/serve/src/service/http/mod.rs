@@ -138,6 +138,13 @@ impl Service for Http {
                     ..processed
                 };
             }
+            let empty_line = ["\r\n", "\n"].into_iter().find(|line| rest.starts_with(line.as_bytes()));
+            if let (State::Idle, Some(line)) = (&self.state, empty_line) {
+                // It is no part of the request that follows (RFC 9112, section 2.2): a client that
+                // sends one more after its last is idle.
+                processed.consumed += line.len();
+                continue;
+            }
             let (request, length) = match request::parse(rest) {
                 ParsedHead::Complete(request, length) => (request, length),
                 ParsedHead::Partial => {

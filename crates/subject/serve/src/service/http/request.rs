@@ -160,11 +160,11 @@ fn parse_other_version(input: &[u8]) -> ParsedHead<'_> {
     }
 }
 
-/// Whether the request line is longer than a line may be, as far as it has come. Empty lines before
-/// it are skipped (RFC 9112, section 2.2).
+/// Whether the request line is longer than a line may be, as far as it has come; its CR LF is no
+/// part of that. Empty lines before it are skipped (RFC 9112, section 2.2).
 fn has_long_line(input: &[u8]) -> bool {
     let begun = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(input.len());
-    input.len() - begun > LINE_BYTES && !input[begun..=begun + LINE_BYTES].contains(&b'\n')
+    input.len() - begun > LINE_BYTES + 1 && !input[begun..=begun + LINE_BYTES + 1].contains(&b'\n')
 }
 
 fn read<'a>(method: &str, target: &'a str, minor: u8, fields: &[httparse::Header<'a>]) -> Result<Request<'a>, Status> {

@@ -113,7 +113,9 @@ fn each_request_gets_the_answer_that_the_rfcs_say() {
         (get("Content-Length: 1048577\r\n"), "413 Content Too Large", false),
         (get("Content-Length: 99999999999999999999999\r\n"), "413 Content Too Large", false),
         ("GET /long HTTP/1.1\r\nHost: h\r\n\r\n".into(), "414 URI Too Long", true),
-        (format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(8000)), "414 URI Too Long", false),
+        // Lines of 8,000 bytes (RFC 9112, section 3), and of one more.
+        (format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(7986)), "404 Not Found", true),
+        (format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(7987)), "414 URI Too Long", false),
         (get("Range: bytes=100-\r\n"), "416 Range Not Satisfiable", true),
         (get("Expect: the-unexpected\r\n"), "417 Expectation Failed", false),
         (get(&"X: y\r\n".repeat(101)), "431 Request Header Fields Too Large", false),
@@ -197,6 +199,17 @@ fn a_head_that_is_refused_has_no_body_wherever_it_is_cut() {
     service.expired(true, &mut context, &mut output);
     let answer: String = output.bytes.iter().copied().map(char::from).collect();
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn an_empty_line_after_a_request_begins_no_other() {
+    for end in ["\r\n", "\n", "\r\n\r\n"] {
+        let (mut service, mut context, mut output) = (http(), context(), Output::default());
+        assert_eq!(service.receive(get("").as_bytes(), &mut context, &mut output).requests, 1);
+        let processed = service.receive(end.as_bytes(), &mut context, &mut output);
+        assert_eq!((processed.consumed, processed.requests), (end.len(), 0), "{end:?}");
+        assert_eq!(processed.next, NextStep::Receive(Some(context.time.now + Duration::from_secs(5))), "{end:?}");
+    }
 }
 
 #[test]
