@@ -129,7 +129,7 @@ def read_summary(document: Mapping[str, object], path: Path) -> Result:
     warnings = [unjudged(TOOL), actual_sends(TOOL)]
     warnings += [_NO_FAILURES] if told_failed is None else []
     warnings += [failures_included(TOOL, failed)] if failed and not apart else []
-    warnings += [] if "p99" in times else [_NO_P99]
+    warnings += [] if "p99" in times else [_NEVER_P99 if "results" in document else _NO_P99]
     dropped = int(metrics.get("dropped_iterations", {}).get("count", 0))
     warnings += [_dropped(dropped)] if dropped else []
     users = metrics.get("vus_max", {})
@@ -198,6 +198,13 @@ _NO_P99 = ResultWarning(
     code="percentiles_missing",
     message="the file has no p99: k6 writes p(90) and p(95) unless it is asked for more",
     remedy="run k6 with --summary-trend-stats 'min,avg,med,max,p(90),p(95),p(99),p(99.9)', or import --out json",
+)
+
+
+_NEVER_P99 = ResultWarning(
+    code="percentiles_missing",
+    message="the file has no p99: the machine-readable summary of k6 has p(90) and p(95) alone",
+    remedy="import what --out json writes, or --summary-export with --summary-trend-stats 'med,p(90),p(95),p(99)'",
 )
 
 

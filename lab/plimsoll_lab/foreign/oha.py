@@ -17,7 +17,6 @@ from plimsoll_lab.foreign.result import (
     Count,
     Foreign,
     Result,
-    actual_sends,
     check_order,
     failures_included,
     percentile_key,
@@ -68,7 +67,7 @@ def read_document(document: Mapping[str, object], path: Path) -> Result:
     elapsed_s = found.summary.total
     times = _times(found, completed, answered)
     check_order(times, path)
-    warnings = [unjudged(TOOL), actual_sends(TOOL), _LOAD]
+    warnings = [unjudged(TOOL), _SENDS, _LOAD]
     warnings += [failures_included(TOOL, failing)] if failing and found.successful is None else []
     summary: Json = {
         "elapsed_s": elapsed_s,
@@ -101,4 +100,10 @@ _LOAD = ResultWarning(
     code="load_unknown",
     message="oha does not write down the load that it was asked for",
     remedy="state it with --set, such as --set load.connections=50: only runs of one load are compared",
+)
+_SENDS = ResultWarning(
+    code="coordinated_omission",
+    message="response times of oha run from the actual send, and requests that a stall delayed do not count it, "
+    "unless it was run with --latency-correction, which the file does not tell",
+    remedy="compare its percentiles only with those of the same tool and the same flags",
 )

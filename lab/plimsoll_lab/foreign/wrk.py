@@ -17,6 +17,7 @@ from plimsoll_lab.foreign.result import (
     check_order,
     failures_included,
     percentile_key,
+    share_of,
     unjudged,
 )
 from plimsoll_lab.store.records import Json, ResultWarning
@@ -40,6 +41,8 @@ TOTAL = re.compile(r"^\s+(\d+) requests in [\d.]+(?:us|ms|s|m|h), ", re.MULTILIN
 RATE = re.compile(r"^Requests/sec:\s+([\d.]+)$", re.MULTILINE)
 SOCKET_ERRORS = re.compile(r"^\s+Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)$", re.MULTILINE)
 STATUS_ERRORS = re.compile(r"^\s+Non-2xx or 3xx responses: (\d+)$", re.MULTILINE)
+LATE_TOLERATED = 0.05
+"""So many of the answers beyond a percentile may be missing, as a part of them."""
 WHOLE = 100.0
 """The last percentile is the maximum."""
 
@@ -64,9 +67,11 @@ def read_text(text: str, path: Path) -> Result:
     found = STATUS_ERRORS.search(text)
     failing = int(found[1]) if found else 0
     errors = _errors(text)
-    completed = answered - failing
     failed, timed_out = failing + errors["read"] + errors["write"], errors["timeout"]
-    times = _times(text, answered, path)
+    # wrk counts an answer that took longer than its --timeout, and leaves out how long that was.
+    late = timed_out if tool == "wrk" else 0
+    completed = max(0, answered - failing - late)
+    times = _without_late(_times(text, answered - late, path), late)
     check_order(times, path)
     lost = failed + timed_out
     summary: Json = {
@@ -81,9 +86,9 @@ def read_text(text: str, path: Path) -> Result:
     warnings = [unjudged(tool)]
     warnings += [] if tool == "wrk2" else [actual_sends(tool)]
     warnings += [failures_included(tool, failing)] if failing else []
-    warnings += [_NO_PERCENTILES] if "p50" not in times else []
+    warnings += [_NO_PERCENTILES] if DISTRIBUTION.search(text) is None else []
     warnings += [_RATE_UNKNOWN, _CALIBRATION] if tool == "wrk2" else []
-    warnings += [_TIMEOUTS] if timed_out else []
+    warnings += [_TIMEOUTS if tool == "wrk2" else _late(timed_out)] if timed_out else []
     return Result(
         tool=tool,
         load=_load(text, running[1]),
@@ -129,6 +134,21 @@ def _times(text: str, answered: int, path: Path) -> dict[str, float]:
     return {"count": count, **times}
 
 
+def _without_late(times: Mapping[str, float], late: int) -> dict[str, float]:
+    """Without what so many slower answers would have moved: mean, deviation and maximum, and the
+    percentiles beyond which they are more than a twentieth of all.
+    """
+    if not late or not times:
+        return dict(times)
+    answered = times["count"] + late
+    kept = {
+        name: value
+        for name, value in times.items()
+        if name.startswith("p") and late <= LATE_TOLERATED * (1 - share_of(name) / 100) * answered
+    }
+    return {"count": times["count"], **kept}
+
+
 def _load(text: str, duration: str) -> Mapping[str, Value]:
     found = CONNECTIONS.search(text)
     return ({"connections": int(found[1])} if found else {}) | {"duration": duration}
@@ -151,6 +171,15 @@ _CALIBRATION = ResultWarning(
 )
 _TIMEOUTS = ResultWarning(
     code="timeouts_counted_again",
-    message="wrk counts a connection that waits too long at each of its checks, not once",
+    message="wrk2 counts a connection that waits too long at each of its checks, not once",
     remedy="read the failures as more than nothing, not as a number of requests",
 )
+
+
+def _late(count: int) -> ResultWarning:
+    return ResultWarning(
+        code="slowest_missing",
+        message=f"{count:,} answers took longer than wrk's --timeout (2 s unless it is given): its response times "
+        "are of the others, so that mean, maximum and the percentiles near them are not known",
+        remedy="run wrk with a --timeout that is longer than any answer takes",
+    )
