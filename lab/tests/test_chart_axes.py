@@ -10,9 +10,10 @@ from made_records import run_record
 
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.report.chart_axis import chart_axes, panels
-from plimsoll_lab.report.drawing import draw
-from plimsoll_lab.report.encoding import MatrixLayout, axis_of
+from plimsoll_lab.report.drawing import CATEGORY, draw
+from plimsoll_lab.report.encoding import SHAPES, MatrixLayout, axis_of, shapes_of, y_axis
 from plimsoll_lab.report.series import Panel, panels_spec
+from plimsoll_lab.report.templating import legend_mark
 from plimsoll_lab.store.run_record import PointRecord, RunRecord
 from plimsoll_lab.suite.drawn import quantity
 from plimsoll_lab.suite.figures import BY_NAME
@@ -91,6 +92,31 @@ def test_a_product_of_two_is_an_axis() -> None:
     settings: list[Settings] = [{"network.rate": rate, "network.delay": "1ms"} for rate in ("10Mbit", "100Mbit")]
     (over,) = chart_axes(run_of(settings, [("elapsed_s", "network.rate * network.delay")]), None)
     assert (over.title, over.values) == ("rate * delay (kbit)", (10.0, 100.0))
+
+
+def test_no_two_numbers_of_a_narrow_axis_are_written_alike() -> None:
+    """19,986 to 20,000 connections were five times 19,990, and then 20,000."""
+    dots = [{"x": place, "it": value} for place, value in enumerate((19_986, 20_000))]
+    y = y_axis(BY_NAME["connections.established"], logarithmic=False, zero=False) | {"field": "it"}
+    x = {"field": "x", "type": "ordinal", "axis": None}
+    drawn = draw("it", {"data": {"values": dots}, "mark": "point", "encoding": {"x": x, "y": y}}, {})
+    words = re.findall(r">([\d,.]+)</text>", drawn)
+    assert len(words) > 3
+    assert len(set(words)) == len(words)
+
+
+def test_no_two_of_many_contenders_look_alike() -> None:
+    """From the eighth on each looked like another one, in every chart and in the legend."""
+    colours = len(CATEGORY)
+    assert colours == len(SHAPES)
+    seen = [(place % colours, shape) for place, shape in enumerate(shapes_of(49))]
+    assert len(set(seen)) == 49
+    assert shapes_of(7) == list(SHAPES)
+    marks = [str(legend_mark(place)) for place in range(49)]
+    assert len(set(marks)) == 49
+    assert [re.findall(r"glyph c(\d+).*#mark(\d+)", each) for each in marks] == [
+        [(str(colour), str(SHAPES.index(shape)))] for colour, shape in seen
+    ]
 
 
 @pytest.mark.parametrize(

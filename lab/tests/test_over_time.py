@@ -12,7 +12,7 @@ import pytest
 from made_records import stored_run
 from markupsafe import Markup
 
-from plimsoll_lab.analysis.over_time import Course, courses
+from plimsoll_lab.analysis.over_time import BANDS, Course, courses
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.page import render_page
@@ -180,6 +180,23 @@ def test_of_several_hosts_the_connections_are_those_of_the_server_s(folder: RunF
         write_timelines(folder.path, records, timed)
     (here,) = of(folder).values()
     assert here[0].series["connections"] == [(0.0, 20.0), (0.5, 20.0), (1.0, 20.0)]
+
+
+def test_seconds_in_which_nothing_was_answered_are_a_gap_however_long_the_trial(folder: RunFolder) -> None:
+    """Of more than a minute several seconds are one band, which went on over half a minute
+    without an answer.
+    """
+    (course, *_) = next(iter(of(folder).values()))
+    one = course.bands[: len(BANDS) - 1]
+    answered = [*range(103), *range(134, 600)]
+    bands = [replace(band, at_s=float(at), to_s=at + 1.0) for at in answered for band in one]
+    long = replace(course, bands=bands, starts_s=0.0, ends_s=600.0)
+    found = timeline_charts({"here": [long]}, layout_of(folder.read_run()))
+    drawn = cast("list[dict[str, dict[str, list[dict[str, float]]]]]", found["heat-0"].spec["vconcat"])
+    spans = {(each["t"], each["to"]) for each in drawn[0]["data"]["values"]}
+    assert len(spans) == 58
+    assert [span for span in spans if span[0] < 134 and span[1] > 103] == []
+    assert {103.0, 600.0} <= {end for _, end in spans}
 
 
 def test_each_second_has_its_requests_from_the_fastest_to_the_slowest(folder: RunFolder) -> None:

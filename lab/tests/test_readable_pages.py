@@ -225,6 +225,24 @@ def test_a_point_without_a_result_breaks_its_line(tmp_path: Path) -> None:
     assert sorted(line.count("L") for line in lines) == [0, 2], "threads alone has a line over three loads"
 
 
+def test_a_figure_that_is_zero_in_a_trial_has_no_logarithmic_axis(tmp_path: Path) -> None:
+    """Which has no place for it: all marks of its panel lay on one line."""
+    folder = run_over_loads(tmp_path / "0001")
+
+    def scales() -> set[str]:
+        drawn = all_charts(folder, folder.read_run(), summarise_run(folder), folder.read_trials())
+        charts = [spec for name, spec in drawn.specs.items() if name.startswith("completed_rate")]
+        assert len(charts) == 2, "over the load, and beside each other"
+        return set(re.findall(r"'type': '(log)'", str(charts)))
+
+    for trial in folder.read_trials():
+        if trial.setting["server.model"] == "epoll":
+            folder.write_trial(replace(trial, figures={**trial.figures, "completed_rate": 90_000.0 + trial.number}))
+    assert scales() == {"log"}
+    folder.write_trial(replace(folder.read_trials()[0], figures={"completed_rate": 0.0}))
+    assert scales() == set()
+
+
 def test_the_only_point_of_a_suite_that_has_no_result_has_no_words(tmp_path: Path) -> None:
     """Its setting is none: the sentence ended in a colon and nothing."""
     folder = stored_run(tmp_path / "0001", ("epoll",), repeat=6)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +23,8 @@ from plimsoll_lab.analysis.searches import (
 )
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.cli.outcome import exit_code
+from plimsoll_lab.report.data_files import openmetrics
+from plimsoll_lab.report.export import capacities_csv, points_csv, trials_csv
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, LimitedBy, SearchState
@@ -333,6 +338,22 @@ def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:
     folder = RunFolder(path=path)
     folder.write_run(run)
     return folder
+
+
+def test_the_capacities_of_a_search_are_in_its_exports(tmp_path: Path) -> None:
+    """They had an empty column in the tables of points and of trials, and were in no other."""
+    folder = stored(tmp_path / "0001", "response_time.p99 < 5ms")
+    run, summary = folder.read_run(), summarise_run(folder)
+    [row] = csv.DictReader(io.StringIO(capacities_csv(summary)))
+    told = {"server.model": "epoll", "lower": "1000", "upper": "1100", "limited_by": "server", "searches": "1"}
+    assert told.items() <= row.items()
+    assert row["text"] == summary.capacities[0].text
+    for table in (points_csv(run, summary), trials_csv(run, [])):
+        assert "capacity" not in table.splitlines()[0]
+    samples = [line for line in openmetrics(run, summary).splitlines() if line.startswith("plimsoll_lab_capacity{")]
+    assert [re.findall(r'server_model="epoll",statistic="(\w+)"} (.*)', each) for each in samples] == [
+        [("lower", "1000")], [("upper", "1100")]
+    ]  # fmt: skip
 
 
 def test_capacities_within_other_limits_or_of_another_load_are_not_compared(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from plimsoll_lab.analysis.searches import UNITS, refused, searched_key
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.drawing import CATEGORY
 from plimsoll_lab.report.encoding import (
+    EXACT,
     LOGARITHMIC,
     SHAPES,
     MatrixLayout,
@@ -88,7 +89,7 @@ def y_axis_of(run: RunRecord, limit: Limit, values: Sequence[Json]) -> Json:
     numbers = [number for each in values if isinstance(number := each[field_of(figure.name)], int | float)]
     wide = figure.unit in LOGARITHMIC and max(numbers) / min(numbers) > WIDE
     axis = y_axis(figure, logarithmic=wide, zero=True)
-    several: Json = {"tickCount": 8, **(counts() if figure.unit == "per_s" else {"format": ",.4~r"})}
+    several: Json = {"tickCount": 8, **(counts() if figure.unit == "per_s" else {"format": EXACT})}
     return axis | {"axis": several, "title": [figure.label, str(axis["title"])] if axis["title"] else figure.label}
 
 

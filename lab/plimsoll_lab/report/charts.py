@@ -86,15 +86,18 @@ def charts(run: RunRecord, summary: RunSummary) -> list[Chart]:
     for name in (each for each in shown(run) if run.search is not None or each in measured):
         figure = run.figure(name)
         drawn_over = [each for each in axes if is_drawn_over(run, name, each)]
+        positive = _is_positive(run, summary, name)
+        wide = positive and figure.unit in LOGARITHMIC and axis_of(figure) != SMALL
         for number, over in enumerate(drawn_over):
             title = f"{name}-over-{number + 1}" if number else f"{name}-load"
-            spec = _against(figure, layout, over, run.references)
+            spec = _against(figure, layout, over, run.references, logarithmic=wide)
             found.append(Chart(name=title, figure=name, kind="load", over=over.title, spec=spec))
         # A search tries loads where they show most, seldom the same for two contenders. A figure
         # that only a document names has one picture.
         aside = bool(drawn_over) and name not in _judged(run)
         if layout.compare is not None and run.search is None and not aside:
-            spec = _side_by_side(figure, layout, logarithmic=_spread(summary, name, layout) > LOGARITHMIC_FROM)
+            far = positive and _spread(summary, name, layout) > LOGARITHMIC_FROM
+            spec = _side_by_side(figure, layout, logarithmic=far)
             found.append(Chart(name=f"{name}-contenders", figure=name, kind="contenders", spec=spec))
     return found
 
@@ -161,13 +164,22 @@ def _references(
     return found
 
 
-def _against(figure: Figure, layout: MatrixLayout, over: ChartAxis, references: Sequence[Reference]) -> Json:
+def _against(
+    figure: Figure, layout: MatrixLayout, over: ChartAxis, references: Sequence[Reference], *, logarithmic: bool
+) -> Json:
     """The figure over one axis, in a panel for each setting of the others where contenders
     compete.
     """
     theirs = any(each.figure == figure.name for each in references)
     drawn = [
-        _over_panel(figure, layout, over, rest, [_theirs(figure, layout, over, rest)] if theirs else [])
+        _over_panel(
+            figure,
+            layout,
+            over,
+            rest,
+            [_theirs(figure, layout, over, rest, logarithmic=logarithmic)] if theirs else [],
+            logarithmic=logarithmic,
+        )
         for rest in panels(over, competes=layout.compare is not None)
     ]
     if len(drawn) == 1:
@@ -176,10 +188,15 @@ def _against(figure: Figure, layout: MatrixLayout, over: ChartAxis, references: 
 
 
 def _over_panel(
-    figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None, further: Sequence[Json]
+    figure: Figure,
+    layout: MatrixLayout,
+    over: ChartAxis,
+    rest: str | None,
+    further: Sequence[Json],
+    *,
+    logarithmic: bool,
 ) -> Json:
     field = field_of(figure.name)
-    logarithmic = figure.unit in LOGARITHMIC and axis_of(figure) != SMALL
     place: Json = {"x": x_axis(over), "y": y_axis(figure, logarithmic=logarithmic, zero=not logarithmic)}
     present = [*with_value(field), *with_value(over.column), *_only(over, rest)]
     several = layout.compare is None and len(over.rests) > 1
@@ -216,10 +233,9 @@ def _over_panel(
     return {**titled, "width": 290, "height": 220, "layer": [*layers, *further]}
 
 
-def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None) -> Json:
+def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None, *, logarithmic: bool) -> Json:
     """Figures of documents: hollow marks, beside ours."""
     field = field_of(figure.name)
-    logarithmic = figure.unit in LOGARITHMIC and axis_of(figure) != SMALL
     colour = colour_by_rest(over) if layout.compare is None and len(over.rests) > 1 else colour_of(layout)
     return {
         "data": {"name": "references"},
@@ -316,6 +332,14 @@ def _panel(figure: Figure, layout: MatrixLayout, level: str, *, logarithmic: boo
             },
         ],
     }
+
+
+def _is_positive(run: RunRecord, summary: RunSummary, name: str) -> bool:
+    """Whether no trial of a result, and no document, has a figure of 0 or less: a logarithmic scale
+    has no place for it, and shows nothing else then.
+    """
+    least = [point.figures[name].least for point in summary.points if name in point.figures]
+    return min([*least, *(each.value for each in run.references if each.figure == name)], default=0.0) > 0
 
 
 def _spread(summary: RunSummary, name: str, layout: MatrixLayout) -> float:

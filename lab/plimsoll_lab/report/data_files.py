@@ -20,6 +20,8 @@ from plimsoll_lab.store.query import TABLES, write_table
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import RunSummary
+from plimsoll_lab.suite.figures import CAPACITY
+from plimsoll_lab.suite.settings import Settings
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -146,7 +148,7 @@ def openmetrics(run: RunRecord, summary: RunSummary) -> str:
     lines = []
     points = [point for point in summary.points if point.outcome == "ok"]
     common = {"suite": summary.suite, "run": run.run}
-    for figure in run.figures:
+    for figure in (each for each in run.figures if each.name != CAPACITY):
         name = "plimsoll_lab_" + re.sub(r"\W", "_", figure.name)
         samples = []
         for point in points:
@@ -154,14 +156,33 @@ def openmetrics(run: RunRecord, summary: RunSummary) -> str:
             if found is None:
                 continue
             labels = common | ({"doubtful": "true"} if point.doubtful else {})
-            labels |= {re.sub(r"\W", "_", path): formatting.value(value) for path, value in point.point.items()}
+            labels |= _setting_labels(point.point)
             low, high = found.median_ci95 or (None, None)
             for statistic, value in (("median", found.median), ("median_low", low), ("median_high", high)):
                 if value is not None:
                     samples.append(f"{name}{_labels(labels | {'statistic': statistic})} {value!r}")
         if samples:
             lines += [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(figure.label)}", *samples]
+    lines += _capacities(run, summary, common)
     return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _capacities(run: RunRecord, summary: RunSummary, common: dict[str, str]) -> list[str]:
+    """The bounds of each search, where both are known or one."""
+    name = "plimsoll_lab_capacity"
+    samples = [
+        f"{name}{_labels(common | _setting_labels(each.point) | {'statistic': statistic})} {value!r}"
+        for each in summary.capacities
+        for statistic, value in (("lower", each.lower), ("upper", each.upper))
+        if value is not None
+    ]
+    if not samples:
+        return []
+    return [f"# TYPE {name} gauge", f"# HELP {name} {_escaped(run.figure(CAPACITY).label)}", *samples]
+
+
+def _setting_labels(setting: Settings) -> dict[str, str]:
+    return {re.sub(r"\W", "_", path): formatting.value(value) for path, value in setting.items()}
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -29,8 +29,18 @@ SMALL = (1.0, "\u00b5s per request")
 """CPU for one request is microseconds, where a response takes milliseconds."""
 PACKETS = (1.0, "packets/s")
 """Of figures a second all others are requests."""
+EXACT = ",.10~r"
+"""How an axis writes its numbers, which are round ones: with fewer digits two of a narrow axis were
+the same. The renderer's own format has none where all values are one: 0.2 ms was 0."""
 LOGARITHMIC = {"us", "bytes", "per_s", "bits_per_s"}
 """Units whose values span decades over a range of loads."""
+
+
+def shapes_of(count: int) -> list[str]:
+    """The mark of each of so many contenders. There are as many colours as marks: where these begin
+    again the marks are moved on by one, so that no two of 49 look the same.
+    """
+    return [SHAPES[(place + place // len(SHAPES)) % len(SHAPES)] for place in range(count)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +84,7 @@ def y_axis(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
         "type": "quantitative",
         "title": unit or None,
         "scale": {"type": "log", "nice": False, "padding": 12} if logarithmic else {"zero": zero, "nice": True},
-        "axis": {"tickCount": 3 if logarithmic else 5, **(counts() if figure.unit == "per_s" else {"format": ",.4~r"})},
+        "axis": {"tickCount": 3 if logarithmic else 5, **(counts() if figure.unit == "per_s" else {"format": EXACT})},
     }
 
 
@@ -85,13 +95,12 @@ def colour_of(layout: MatrixLayout) -> Json:
 
 def colour_and_shape(layout: MatrixLayout) -> Json:
     """A contender's colour and its mark, for readers who cannot distinguish the colours."""
-    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(layout.contenders))]
     return {
         "color": colour_of(layout),
         "shape": {
             "field": "contender",
             "type": "nominal",
-            "scale": {"domain": list(layout.contenders), "range": shapes},
+            "scale": {"domain": list(layout.contenders), "range": shapes_of(len(layout.contenders))},
             "legend": None,
         },
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.analysis import formatting
@@ -15,8 +15,14 @@ from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import FigureSummary, RunSummary
+from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.settings import Settings
 
+OF_CAPACITIES = (
+    *("lower", "upper", "searches", "ended", "finished", "held_s", "spread", "precision", "limited_by"),
+    *("first_break", "text"),
+)
+"""The columns of `capacities.csv` after the setting, named as in the summary."""
 STATISTICS = ("n", "mean", "stdev", "median")
 PNG_SCALE = 2
 """Pixels a point: sharp on the screens of today."""
@@ -42,6 +48,8 @@ def export(folder: RunFolder, kinds: Sequence[str]) -> list[Path]:
     if "csv" in kinds:
         written.append(_write(folder.path / "points.csv", points_csv(run, summary)))
         written.append(_write(folder.path / "trials.csv", trials_csv(run, made)))
+        if summary.capacities:
+            written.append(_write(folder.path / "capacities.csv", capacities_csv(summary)))
     if "svg" in kinds or "png" in kinds:
         written += _charts(folder, run, summary, kinds)
     return written
@@ -70,7 +78,7 @@ def _charts(folder: RunFolder, run: RunRecord, summary: RunSummary, kinds: Seque
 def points_csv(run: RunRecord, summary: RunSummary) -> str:
     """A row a point: each figure's n, mean, standard deviation and median."""
     paths = _paths(run)
-    names = [figure.name for figure in run.figures]
+    names = _names(run)
     header = [
         *paths,
         "n",
@@ -94,7 +102,7 @@ def _statistics(found: FigureSummary | None) -> tuple[float | None, ...]:
 def trials_csv(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     """A row a trial, whatever came of it."""
     paths = _paths(run)
-    names = [figure.name for figure in run.figures]
+    names = _names(run)
     lines = (
         [
             trial.number,
@@ -108,9 +116,27 @@ def trials_csv(run: RunRecord, trials: Sequence[TrialRecord]) -> str:
     return _csv(["trial", "block", *paths, "outcome", *names], lines)
 
 
+def capacities_csv(summary: RunSummary) -> str:
+    """A row a setting that was searched: its bounds, and how they were confirmed."""
+    paths = _paths_of([each.point for each in summary.capacities])
+    lines = [
+        [*_cells(each.point, paths), *(getattr(each, name) for name in OF_CAPACITIES)] for each in summary.capacities
+    ]
+    return _csv([*paths, *OF_CAPACITIES], lines)
+
+
+def _names(run: RunRecord) -> list[str]:
+    """The figures that points and trials have: a capacity is a search's."""
+    return [figure.name for figure in run.figures if figure.name != CAPACITY]
+
+
 def _paths(run: RunRecord) -> list[str]:
     """Whatever varies: the axes, and what points beside the matrix set."""
     settings = [{axis.path: None for axis in run.axes}, *(point.setting for point in run.points)]
+    return _paths_of(settings)
+
+
+def _paths_of(settings: Iterable[Mapping[str, object]]) -> list[str]:
     return list(dict.fromkeys(path for each in settings for path in each))
 
 

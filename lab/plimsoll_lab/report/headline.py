@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.answer import main_verdict
 from plimsoll_lab.analysis.family import SERVERS_OWN, without
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import AXES as ENCODED
-from plimsoll_lab.report.encoding import SHAPES, MatrixLayout, counts
+from plimsoll_lab.report.encoding import EXACT, MatrixLayout, counts, shapes_of
 from plimsoll_lab.report.view import Cell, Table
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
@@ -174,7 +174,7 @@ def _rounded(value: float) -> float:
 
 def _spec(values: Sequence[Json], contenders: Sequence[str], *, title: Sequence[str], axis: str) -> Json:
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": list(contenders)}, "legend": None}
-    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(contenders))]
+    shapes = shapes_of(len(contenders))
     y: Json = {
         "field": "contender",
         "type": "nominal",
@@ -187,7 +187,7 @@ def _spec(values: Sequence[Json], contenders: Sequence[str], *, title: Sequence[
         "type": "quantitative",
         "title": axis,
         "scale": {"zero": True, "nice": True},
-        "axis": {"tickCount": 5, **(counts() if axis.startswith("per second") else {"format": ",.4~r"})},
+        "axis": {"tickCount": 5, **(counts() if axis.startswith("per second") else {"format": EXACT})},
     }
     measured, absent = [{"filter": "isValid(datum.median)"}], [{"filter": "!isValid(datum.median)"}]
     return {

@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.history import Change, History, HistoryRun, Series
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.compare_page import EVER_CHANGING
 from plimsoll_lab.report.drawing import draw
-from plimsoll_lab.report.encoding import SHAPES, axis_of
+from plimsoll_lab.report.encoding import EXACT, axis_of, counts, shapes_of
 from plimsoll_lab.report.plain_page import Plain, render_plain
 from plimsoll_lab.report.view import Cell, Drawing, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json
@@ -154,7 +154,7 @@ def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) 
     gaps = [{"at": each.at, "run": runs[order].run, "median": None} for each in series for order in each.missing]
     changes = [{"at": each.at, "run": _name(runs, change)} for each in series for change in each.changes]
     places = [each.at for each in series]
-    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(places))]
+    shapes = shapes_of(len(places))
     x: Json = {
         "field": "run",
         "type": "ordinal",
@@ -168,8 +168,7 @@ def _spec(series: Sequence[Series], figure: Figure, runs: Sequence[HistoryRun]) 
         "type": "quantitative",
         "title": unit or None,
         "scale": {"zero": False, "nice": True},
-        # The renderer's own format has no digits where all values are one: 0.2 ms was 0.
-        "axis": {"format": ",.4~r"},
+        "axis": counts() if figure.unit == "per_s" else {"format": EXACT},
     }
     several: Json = {"title": None, "orient": "top", "columns": 3, "labelLimit": 260}
     colour: Json = {

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.knees import connections_of, without_axis
-from plimsoll_lab.report.encoding import MatrixLayout, colour_and_shape, counts
+from plimsoll_lab.report.encoding import EXACT, MatrixLayout, colour_and_shape, counts
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.summary_record import KneeRecord
@@ -195,7 +195,7 @@ def _x() -> Json:
 
 
 def _y(field: str, unit: str) -> Json:
-    axis: Json = {**(counts() if unit == "requests/s" else {"format": ",.4~r"}), "tickCount": 5}
+    axis: Json = {**(counts() if unit == "requests/s" else {"format": EXACT}), "tickCount": 5}
     # Rates on a logarithmic scale, as the loads are: only so is an asymptote a straight line.
     scale = {"type": "log", "nice": False, "padding": 8} if unit == "requests/s" else {"zero": True}
     return {"field": field, "type": "quantitative", "title": unit, "axis": axis, "scale": scale}

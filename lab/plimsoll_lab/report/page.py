@@ -40,7 +40,7 @@ from plimsoll_lab.report import (
 from plimsoll_lab.report.all_charts import HEADLINE, AllCharts, all_charts
 from plimsoll_lab.report.drawing import draw
 from plimsoll_lab.report.engine import chart_engine
-from plimsoll_lab.report.export import points_csv, trials_csv
+from plimsoll_lab.report.export import capacities_csv, points_csv, trials_csv
 from plimsoll_lab.report.knees import knees_section
 from plimsoll_lab.report.scores import controls_fold, scores_tables
 from plimsoll_lab.report.searches import searches_section
@@ -263,10 +263,12 @@ def _in_part(summary: RunSummary, base: str) -> Validity:
 
 
 def _downloads(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) -> list[Part]:
-    files = (
+    files = [
         ("points.csv", points_csv(run, summary), "a row for each point: number, mean, standard deviation, median"),
         ("trials.csv", trials_csv(run, made), "a row for each trial, with every figure"),
-    )
+    ]
+    if summary.capacities:
+        files.insert(0, ("capacities.csv", capacities_csv(summary), "a row for each setting that was searched"))
     parts = [_download(name, text, what, summary.run) for name, text, what in files]
     told = f"plimsoll lab report {summary.run} --json prints the summary; trials/ has every record."
     return [*parts, Text(text=told)]

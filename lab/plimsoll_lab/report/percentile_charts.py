@@ -10,7 +10,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.percentiles import Curve
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.drawing import CATEGORY
-from plimsoll_lab.report.encoding import SHAPES, MatrixLayout
+from plimsoll_lab.report.encoding import EXACT, MatrixLayout, shapes_of
 from plimsoll_lab.report.view import Cell, Described, Row, Table
 from plimsoll_lab.store.records import Json
 
@@ -114,11 +114,11 @@ def _spec(
         "title": "ms",
         "scale": {"type": "log", "nice": False, "padding": 12}
         | ({} if between_ms is None else {"domain": list(between_ms)}),
-        "axis": {"tickCount": 4, "format": ",.4~r"},
+        "axis": {"tickCount": 4, "format": EXACT},
     }
     legend = {"title": None, "orient": "top", "columns": 1, "labelLimit": 320} if named else None
     colour: Json = {"field": "contender", "type": "nominal", "scale": {"domain": domain}, "legend": legend}
-    marks = [SHAPES[place % len(SHAPES)] for place in range(len(domain))]
+    marks = shapes_of(len(domain))
     form = colour | {"scale": {"domain": domain, "range": marks}}
     tooltip = [{"field": "contender"}, {"field": "y", "title": "ms"}]
     return {

@@ -39,6 +39,12 @@ def render(template: str, **values: object) -> str:
     return _TEMPLATES.get_template(template).render(style=style, glyphs=glyphs, **values)
 
 
+def legend_mark(place: int) -> str:
+    """The mark of the contender at this place, as the legends of a page show it."""
+    parts = _TEMPLATES.get_template("parts.html").make_module({"glyphs": SHAPES})
+    return str(parts.mark(place))  # type: ignore[attr-defined]
+
+
 def asset(name: str) -> str:
     """A file of ours, as it is."""
     return _LOADER.get_source(_TEMPLATES, name)[0]

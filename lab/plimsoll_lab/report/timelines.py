@@ -27,6 +27,8 @@ from plimsoll_lab.report.view import Cell, Described, Drawing, Part, Row, Sectio
 from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 
+APART_S = 0.01
+"""Seconds that lie no farther apart follow each other."""
 BINS_MOST = 60
 """Of more seconds, the one with the highest 99th percentile is drawn for its neighbours."""
 PANELS = (
@@ -201,11 +203,18 @@ def _heat_table(caption: str, courses: Sequence[Course]) -> Table:
 
 
 def _binned(bands: Sequence[Band]) -> list[Band]:
-    """All seconds where they are few; else of each bin the second with the highest p99."""
+    """All seconds where they are few; else of each bin the second with the highest p99. A bin ends
+    where a second is missing, in which nothing was answered.
+    """
     step = len(BANDS) - 1
     seconds = [bands[place : place + step] for place in range(0, len(bands), step)]
     size = -(-len(seconds) // BINS_MOST)
-    bins = [seconds[place : place + size] for place in range(0, len(seconds), size or 1)]
+    bins: list[list[Sequence[Band]]] = []
+    for second in seconds:
+        if bins and len(bins[-1]) < size and second[0].at_s <= bins[-1][-1][0].to_s + APART_S:
+            bins[-1].append(second)
+        else:
+            bins.append([second])
     found: list[Band] = []
     for each in bins:
         worst = max(each, key=lambda second: second[-1].low_us)
