@@ -89,7 +89,8 @@ pub struct Http {
 
 #[derive(Clone, Debug)]
 enum State {
-    Idle,
+    /// No request has begun. Once it was waited for, until when: an empty line does not change that.
+    Idle(Option<Instant>),
     Head { until: Instant, is_visible: bool },
     Body { until: Instant, body: Body },
 }
@@ -97,7 +98,7 @@ enum State {
 impl Http {
     /// A server for files, and what else the settings say.
     pub fn new(settings: Settings) -> Http {
-        Http { settings: Arc::new(settings), state: State::Idle }
+        Http { settings: Arc::new(settings), state: State::Idle(None) }
     }
 }
 
@@ -128,18 +129,19 @@ impl Service for Http {
                 if !body.is_over() {
                     return Processed { next: NextStep::Receive(Some(until)), ..processed };
                 }
-                self.state = State::Idle;
+                self.state = State::Idle(None);
                 continue;
             }
-            if rest.is_empty() {
-                self.state = State::Idle;
-                return Processed {
-                    next: NextStep::Receive(Some(now + self.settings.keep_alive_timeout)),
-                    ..processed
+            if rest.is_empty() || (rest == b"\r" && matches!(self.state, State::Idle(_))) {
+                let until = match self.state {
+                    State::Idle(Some(until)) if processed.requests == 0 => until,
+                    _ => now + self.settings.keep_alive_timeout,
                 };
+                self.state = State::Idle(Some(until));
+                return Processed { next: NextStep::Receive(Some(until)), ..processed };
             }
             let empty_line = ["\r\n", "\n"].into_iter().find(|line| rest.starts_with(line.as_bytes()));
-            if let (State::Idle, Some(line)) = (&self.state, empty_line) {
+            if let (State::Idle(_), Some(line)) = (&self.state, empty_line) {
                 // It is no part of the request that follows (RFC 9112, section 2.2): a client that
                 // sends one more after its last is idle.
                 processed.consumed += line.len();
@@ -171,7 +173,7 @@ impl Service for Http {
                 return Processed { next, ..processed };
             }
             self.state = if request.body.is_over() {
-                State::Idle
+                State::Idle(None)
             } else {
                 State::Body { until: now + self.settings.request_timeout, body: request.body }
             };

@@ -206,9 +206,19 @@ fn an_empty_line_after_a_request_begins_no_other() {
     for end in ["\r\n", "\n", "\r\n\r\n"] {
         let (mut service, mut context, mut output) = (http(), context(), Output::default());
         assert_eq!(service.receive(get("").as_bytes(), &mut context, &mut output).requests, 1);
-        let processed = service.receive(end.as_bytes(), &mut context, &mut output);
-        assert_eq!((processed.consumed, processed.requests), (end.len(), 0), "{end:?}");
-        assert_eq!(processed.next, NextStep::Receive(Some(context.time.now + Duration::from_secs(5))), "{end:?}");
+        let idle_until = context.time.now + Duration::from_secs(5);
+        // However often it comes, and in pieces.
+        for later in [0, 1, 2] {
+            context.time.now += Duration::from_secs(later);
+            let pending = service.receive(b"\r", &mut context, &mut output);
+            assert_eq!((pending.consumed, pending.next), (0, NextStep::Receive(Some(idle_until))), "{end:?}");
+            let processed = service.receive(end.as_bytes(), &mut context, &mut output);
+            assert_eq!((processed.consumed, processed.requests), (end.len(), 0), "{end:?}");
+            assert_eq!(processed.next, NextStep::Receive(Some(idle_until)), "{end:?}");
+        }
+        assert_eq!(service.receive(get("").as_bytes(), &mut context, &mut output).requests, 1);
+        let next = service.receive(b"", &mut context, &mut output).next;
+        assert_eq!(next, NextStep::Receive(Some(context.time.now + Duration::from_secs(5))), "{end:?}");
     }
 }
 
