@@ -68,9 +68,11 @@ def read_text(text: str, path: Path) -> Result:
     failing = int(found[1]) if found else 0
     errors = _errors(text)
     failed, timed_out = failing + errors["read"] + errors["write"], errors["timeout"]
-    # wrk counts an answer that took longer than its --timeout, and leaves out how long that was.
-    late = timed_out if tool == "wrk" else 0
-    completed = max(0, answered - failing - late)
+    # What wrk calls a timeout is an answer that took longer: it is among the others, and its time
+    # alone is missing. wrk2 counts connections that wait.
+    late, timed_out = (timed_out, 0) if tool == "wrk" else (0, timed_out)
+    errors["timeout"] = timed_out
+    completed = answered - failing
     times = _without_late(_times(text, answered - late, path), late)
     check_order(times, path)
     lost = failed + timed_out
@@ -88,7 +90,8 @@ def read_text(text: str, path: Path) -> Result:
     warnings += [failures_included(tool, failing)] if failing else []
     warnings += [_NO_PERCENTILES] if DISTRIBUTION.search(text) is None else []
     warnings += [_RATE_UNKNOWN, _CALIBRATION] if tool == "wrk2" else []
-    warnings += [_TIMEOUTS if tool == "wrk2" else _late(timed_out)] if timed_out else []
+    warnings += [_TIMEOUTS] if timed_out else []
+    warnings += [_late(late)] if late else []
     return Result(
         tool=tool,
         load=_load(text, running[1]),
