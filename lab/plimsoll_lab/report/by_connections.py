@@ -9,7 +9,7 @@ from markupsafe import Markup
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.by_connections import Climb, Climbs
 from plimsoll_lab.report.charts import SCHEMA
-from plimsoll_lab.report.encoding import MatrixLayout
+from plimsoll_lab.report.encoding import MatrixLayout, colour_and_shape, colour_of
 from plimsoll_lab.report.series import chosen, short
 from plimsoll_lab.report.view import Cell, Described, Drawing, Row, Section, Table
 from plimsoll_lab.store.records import Json
@@ -53,24 +53,23 @@ def _spec(climbs: Sequence[Climb], layout: MatrixLayout) -> Json:
         for climb in climbs
         for step in climb.steps
     ]
-    colour: Json = {
-        "field": "contender",
-        "type": "nominal",
-        "scale": {"domain": list(layout.contenders)},
-        "legend": None,
+    place: Json = {
+        "x": {"field": "connections", "type": "quantitative", "title": "connections up"},
+        "y": {"field": "ms", "type": "quantitative", "title": "mean response time, ms"},
     }
+    tooltip = [{"field": each} for each in ("contender", "connections", "ms", "requests")]
     return {
         "$schema": SCHEMA,
         "width": WIDTH,
         "height": HEIGHT,
         "data": {"values": values},
-        "mark": {"type": "line", "point": True},
-        "encoding": {
-            "x": {"field": "connections", "type": "quantitative", "title": "connections up"},
-            "y": {"field": "ms", "type": "quantitative", "title": "mean response time, ms"},
-            "color": colour,
-            "tooltip": [{"field": each} for each in ("contender", "connections", "ms", "requests")],
-        },
+        "layer": [
+            {"mark": {"type": "line"}, "encoding": {**place, "color": colour_of(layout)}},
+            {
+                "mark": {"type": "point", "filled": True, "size": 30, "opacity": 1},
+                "encoding": {**place, **colour_and_shape(layout), "tooltip": tooltip},
+            },
+        ],
     }
 
 

@@ -132,7 +132,7 @@ def x_axis(over: ChartAxis) -> Json:
         "type": "quantitative",
         "title": over.title,
         "scale": {"nice": False, "padding": 14} | ({"type": "log"} if wide else {"type": "linear", "zero": False}),
-        "axis": {"grid": False, "values": shown, "labelOverlap": True, **counts(".3~s")},
+        "axis": {"grid": False, "values": shown, "labelOverlap": True, **counts()},
     }
 
 

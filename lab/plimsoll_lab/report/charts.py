@@ -236,7 +236,8 @@ def _over_panel(
 def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | None, *, logarithmic: bool) -> Json:
     """Figures of documents: hollow marks, beside ours."""
     field = field_of(figure.name)
-    colour = colour_by_rest(over) if layout.compare is None and len(over.rests) > 1 else colour_of(layout)
+    several = layout.compare is None and len(over.rests) > 1
+    identity: Json = {"color": colour_by_rest(over)} if several else colour_and_shape(layout)
     return {
         "data": {"name": "references"},
         "transform": [*with_value(field), *with_value(over.column), *_only(over, rest)],
@@ -244,7 +245,7 @@ def _theirs(figure: Figure, layout: MatrixLayout, over: ChartAxis, rest: str | N
         "encoding": {
             "x": x_axis(over),
             "y": y_axis(figure, logarithmic=logarithmic, zero=not logarithmic),
-            "color": colour,
+            **identity,
             "tooltip": [{"field": "source"}, {"field": field, "title": figure.label, "format": ",.4~g"}],
         },
     }

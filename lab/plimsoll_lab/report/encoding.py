@@ -69,11 +69,11 @@ def with_value(field: str) -> list[Json]:
     return [{"filter": f"isValid(datum['{field}'])"}]
 
 
-def counts(largest: str = "~s") -> Json:
+def counts(largest: str = ".10~s") -> Json:
     """How an axis writes counts and rates, each by itself: 0, 500, 1.5k. The renderer writes all of
     them in the unit of the largest: 0k beside 2k, and a half as 500m.
     """
-    return {"labelExpr": f"abs(datum.value) < 1000 ? format(datum.value, ',.4~r') : format(datum.value, '{largest}')"}
+    return {"labelExpr": f"abs(datum.value) < 1000 ? format(datum.value, '{EXACT}') : format(datum.value, '{largest}')"}
 
 
 def y_axis(figure: Figure, *, logarithmic: bool, zero: bool) -> Json:
