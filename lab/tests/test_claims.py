@@ -11,7 +11,7 @@ from made_claims import CLAIMED, judged, made, points, trial
 from made_records import calibration_record, point_summary, run_record
 
 from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
-from plimsoll_lab.store.records import CutRecord, Outcome, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Outcome, TakenRecord, TrialRecord
 from plimsoll_lab.store.summary_record import PointSummary
 from plimsoll_lab.suite.documents import Reference
 from plimsoll_lab.suite.figures import FIGURES
@@ -180,6 +180,34 @@ def test_a_claim_that_is_decided_by_what_late_trials_took_at_most_is_told(
     if outcome != "cannot be told":
         assert (told.value, told.interval) == (None, None)
         assert " times, where trials with a late generator count by what they took at most" in told.reason
+
+
+@pytest.mark.parametrize(
+    ("point", "least", "most", "outcome", "interval"),
+    [
+        (1, 0.0, 3.0, "confirmed", (0.0, 2.0)),
+        (1, 0.0, 1.5, "cannot be told", (0.0, 2.0)),
+        (0, 1.5, None, "confirmed", None),
+        (0, 2.5, None, "cannot be told", None),
+    ],
+)
+def test_a_ratio_of_a_time_that_is_bounded_from_above_alone_is_told_where_that_decides(
+    point: int, least: float, most: float | None, outcome: str, interval: tuple[float, float] | None
+) -> None:
+    """It could not be told, for a value of zero that there was none of."""
+    trials = made({0: [10.0] * 6, 1: [20.0] * 6})
+    unbounded = TakenRecord(
+        moments=1, share=1.0, requests=9, bounds={"response_time_us.mean": (0.0, 10.0 * (1 + point))}
+    )
+    trials = [replace(each, taken=unbounded) if (each.block, each.point) == (3, point) else each for each in trials]
+    run = run_record()
+    run.figures = FIGURES
+    run.claims = [replace(CLAIMED, least=least, most=most)]
+    (told,) = judge_claims(run, points(), trials)
+    assert told.outcome == outcome
+    assert told.value == pytest.approx(2.0)
+    assert told.interval == (None if interval is None else pytest.approx(interval))
+    assert "zero" not in told.reason
 
 
 def test_a_claim_of_one_point_or_a_difference_is_decided_by_what_late_trials_took_at_most() -> None:

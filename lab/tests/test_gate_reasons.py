@@ -245,15 +245,17 @@ def test_a_gate_that_passes_says_the_greatest_loss_that_is_left() -> None:
 
 
 def test_a_zero_keeps_a_gate_open_wherever_it_is() -> None:
-    """A value below one is none, nor is one that lies between bounds above zero."""
+    """A value below one is none, nor is one that is known from above alone."""
     zero, below = (
         gate_of(family=[asked({**EXACT, 2: 0.0}, EXACT)]),
-        gate_of(family=[asked({**EXACT, 2: (0.0, 9.0)}, EXACT)]),
+        gate_of(family=[asked({**EXACT, 2: (0.0, 0.0)}, EXACT)]),
     )
     for found in (zero, below):
         assert found.outcome == "undecided"
         assert found.reasons == [f"{MEMORY} was zero, which has no ratio to another value"]
         assert found.losses[0].blocks == 0
+    from_above = gate_of(family=[asked({**EXACT, 2: (0.0, 9.0)}, EXACT)])
+    assert (from_above.reasons, from_above.losses[0].blocks) == ([], len(EXACT))
     assert gate_of(family=[asked(exactly(0.5), exactly(0.5))]).outcome == "pass"
 
 

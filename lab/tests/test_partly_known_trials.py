@@ -13,7 +13,7 @@ from plimsoll_lab.analysis.family import figure_comparisons, unlike_cuts, value_
 from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.stats.best import FigureComparison
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
-from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Outcome, ResultWarning, TakenRecord, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord
 from plimsoll_lab.suite.figures import FIGURES as ALL_FIGURES
 
@@ -186,8 +186,28 @@ def test_a_gate_takes_a_late_response_time_for_no_zero() -> None:
     assert [(each.outcome, each.reasons) for each in founds if each is not None] == [("pass", []), ("undecided", [])]
     found = founds[1]
     assert found is not None
-    why = "has only an upper bound in some blocks, where the generator was late"
+    why = "has only an upper bound in some blocks, where the generator was late or others had the CPUs"
     assert found.text == f"The gate is undecided. new's response time, mean {why}."
+
+
+def test_a_gate_takes_what_is_bounded_from_above_alone_for_no_zero() -> None:
+    """Of one trial a moment in the first second left no lower bound: the baseline was zero, and
+    nothing was compared.
+    """
+    run = run_record()
+    run.figures = ALL_FIGURES
+    run.family = FamilyRecord(compare="server.model", figures=(MEAN,), margin=0.05, baseline="old", tolerance=0.05)
+    means_us = {"old": 2000.0, "new": 4000.0}
+    points = [point_summary({"server.model": name}, number) for number, name in enumerate(means_us)]
+    made = {
+        number: [late_mean(number, block, mean_us + block, late=False) for block in range(12)]
+        for number, mean_us in enumerate(means_us.values())
+    }
+    taken = TakenRecord(moments=1, share=1.0, requests=1000, bounds={MEAN: (0.0, 2000.0)})
+    made[0][0] = replace(made[0][0], taken=taken)
+    found = judge_gate(run, figure_comparisons(run, points, made), [], [])
+    assert found is not None
+    assert (found.outcome, found.reasons) == ("worse", [])
 
 
 def test_of_a_contender_without_a_figure_nothing_is_said_that_it_did_not_do() -> None:

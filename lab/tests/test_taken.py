@@ -21,11 +21,13 @@ from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.store.records import CutRecord, Json, ResultWarning, TakenRecord, TrialRecord
 from plimsoll_lab.trial.events import in_own_time
 from plimsoll_lab.trial.moments import with_bounds
-from plimsoll_lab.trial.taken import Others, is_much, taken_moments, taken_record
+from plimsoll_lab.trial.taken import Loops, Others, is_much, taken_moments, taken_record
 from plimsoll_lab.trial.validity import Judgement
 from plimsoll_lab.trial.window import Window
 
 LENGTH_S = WINDOW[1] - WINDOW[0]
+OPEN, CLOSED = Loops(closed=False, suppress=False), Loops(closed=True, suppress=True)
+COUNTED = replace(CLOSED, counted=True)
 ALONE = Others(elsewhere=(), generator_cores=0.5)
 P99, RATE = "response_time_us.p99", "completed_rate"
 
@@ -64,6 +66,11 @@ def summary_of(starts: Array, times: Array) -> LoadSummary:
     return told(answered, len(answered), LENGTH_S, 20)
 
 
+def due(load: LoadSummary, requests: float) -> LoadSummary:
+    """With so many requests that were due in an open loop."""
+    return load.model_copy(update={"requests": load.requests.model_copy(update={"scheduled": round(requests)})})
+
+
 def holds(record: TakenRecord, name: str, truth: Array) -> bool:
     low, high = record.bounds[f"response_time_us.{name}"]
     true = float(np.sort(truth)[math.ceil(QUANTILES[name] * len(truth)) - 1]) * 1e6
@@ -84,8 +91,8 @@ def test_the_bounds_of_an_open_loop_hold_what_it_measures_without_the_moments(lo
         stalls = [(start, start + float(luck.uniform(0.05, 0.4)))]
         starts, stalled, undisturbed = open_loop(luck, load, stalls)
         made, truth = summary_of(starts, stalled), in_window(starts, undisturbed)
-        made = made.model_copy(update={"offered_rate": float(load)})
-        record = taken_record(whole_seconds(stalls), [rows_of(starts, stalled)], made, opened_unix_s=0.0, closed=False)
+        made = due(made, load * LENGTH_S)
+        record = taken_record(whole_seconds(stalls), [rows_of(starts, stalled)], made, opened_unix_s=0.0, loops=OPEN)
         assert record is not None
         assert record.bounds[RATE][0] == made.completed_rate
         is_bounded = record.bounds[P99][0] > 0
@@ -111,7 +118,7 @@ def test_the_bounds_of_a_closed_loop_hold_what_it_measures_without_the_moments()
         stalls = [(start, start + float(luck.uniform(0.1, 0.9)))]
         (starts, times), (_, undisturbed) = closed_loop(seed, 20, stalls), closed_loop(seed, 20, [])
         made, true = summary_of(starts, times), len(undisturbed) / LENGTH_S
-        record = taken_record(whole_seconds(stalls), [rows_of(starts, times)], made, opened_unix_s=0.0, closed=True)
+        record = taken_record(whole_seconds(stalls), [rows_of(starts, times)], made, opened_unix_s=0.0, loops=CLOSED)
         assert record is not None
         for name in held:
             held[name] += holds(record, name, undisturbed)
@@ -135,7 +142,7 @@ def even(slow: Mapping[int, Sequence[float]]) -> tuple[LoadSummary, list[Json]]:
 
 def test_a_percentile_lies_between_that_without_the_delayed_requests_and_the_measured_one() -> None:
     load, rows = even({4: SLOW})
-    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, closed=False)
+    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, loops=OPEN)
     assert record == TakenRecord(moments=1, share=0.1, requests=100, bounds=record.bounds if record else {})
     assert record.bounds[P99] == pytest.approx((1000, 50_000), rel=0.002)
     assert record.bounds["response_time_us.p50"] == pytest.approx((1000, 1000), rel=0.002)
@@ -149,12 +156,12 @@ def test_a_percentile_lies_between_that_without_the_delayed_requests_and_the_mea
 
 def test_a_closed_loop_counts_what_the_moments_suppressed_and_has_a_rate_between_two() -> None:
     load, rows = even({4: SLOW[:40]})
-    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, closed=True)
+    record = taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, loops=CLOSED)
     assert record is not None
     assert record.requests == 100, "forty, and sixty that were not made"
     assert record.bounds[RATE] == pytest.approx((94, 100))
     slower, its_rows = even({4: QUICK * 2})
-    faster = taken_record([(4.0, 4.9)], [its_rows], slower, opened_unix_s=0.0, closed=True)
+    faster = taken_record([(4.0, 4.9)], [its_rows], slower, opened_unix_s=0.0, loops=CLOSED)
     assert faster is not None
     assert faster.requests == 200
     assert faster.bounds[RATE] == pytest.approx((110, 110)), "a moment makes no loop faster"
@@ -168,7 +175,7 @@ def test_a_counted_run_took_no_longer_for_its_moments_than_they_lasted() -> None
     rows[2:4] = [row(second, QUICK * 3) for second in (2, 3)]
     rows[7:] = [row(second, QUICK[:20]) for second in range(7, 12)]
     load = told([0.001] * 5700, 5700, 12.0, 20)
-    record = taken_record([(2.0, 3.9)], [rows], load, opened_unix_s=0.0, closed=True, counted=True)
+    record = taken_record([(2.0, 3.9)], [rows], load, opened_unix_s=0.0, loops=COUNTED)
     assert record is not None
     assert record.bounds["elapsed_s"] == (10, 12)
     assert record.bounds[RATE] == pytest.approx((475, 570))
@@ -176,45 +183,55 @@ def test_a_counted_run_took_no_longer_for_its_moments_than_they_lasted() -> None
 
 def test_an_open_loop_carries_no_more_than_was_due_and_a_closed_one_what_it_did_meanwhile() -> None:
     load, rows = even({4: SLOW[:40]})
-    kept_up = load.model_copy(update={"offered_rate": 96.0, "goodput_bits_per_s": 9400.0})
+    # Of 960 that were due it has sent 950.
+    kept_up = due(load.model_copy(update={"offered_rate": 95.0, "goodput_bits_per_s": 9400.0}), 960)
     closed, opened = (
-        taken_record([(4.0, 4.9)], [rows], kept_up, opened_unix_s=0.0, closed=each) for each in (True, False)
+        taken_record([(4.0, 4.9)], [rows], kept_up, opened_unix_s=0.0, loops=each) for each in (CLOSED, OPEN)
     )
     assert closed is not None
     assert opened is not None
     assert closed.bounds["goodput_bits_per_s"] == pytest.approx((9400, 10_000))
-    assert closed.bounds["offered_rate"] == pytest.approx((96, 96 / 0.94))
+    assert closed.bounds["offered_rate"] == pytest.approx((95, 95 / 0.94))
     assert "elapsed_s" not in closed.bounds
     assert "offered_rate" not in opened.bounds, "it was due, whatever became of it"
     assert opened.bounds["goodput_bits_per_s"] == pytest.approx((9400, 9600))
     assert opened.bounds[RATE] == pytest.approx((94, 96))
-    overloaded = kept_up.model_copy(update={"offered_rate": 500.0})
-    beyond = taken_record([(4.0, 4.9)], [rows], overloaded, opened_unix_s=0.0, closed=False)
+    beyond = taken_record([(4.0, 4.9)], [rows], due(kept_up, 5000), opened_unix_s=0.0, loops=OPEN)
     assert beyond is not None
     assert beyond.bounds[RATE] == pytest.approx((94, 100))
+
+
+def test_beside_a_closed_loop_the_backlog_of_an_open_one_may_last() -> None:
+    """Both are measured: nothing is known of the open one's backlog after a moment in the first
+    second.
+    """
+    load, rows = even({0: SLOW})
+    mixed = taken_record([(0.2, 0.4)], [rows, rows], load, opened_unix_s=0.0, loops=replace(OPEN, suppress=True))
+    assert mixed is not None
+    assert mixed.bounds[P99][0] == 0.0
 
 
 def test_lost_packets_make_more_requests_too_slow() -> None:
     load, rows = even({4: SLOW, 7: [*QUICK[:90], *[0.2] * 10]})
     alone, both = (
-        taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, closed=False, lost=each) for each in (0, 40)
+        taken_record([(4.0, 4.9)], [rows], load, opened_unix_s=0.0, loops=OPEN, lost=each) for each in (0, 40)
     )
     assert alone is not None
     assert both is not None
     assert (alone.requests, both.requests) == (100, 140)
-    assert taken_record([], [rows], load, opened_unix_s=0.0, closed=False, lost=40) is None
+    assert taken_record([], [rows], load, opened_unix_s=0.0, loops=OPEN, lost=40) is None
 
 
 def test_two_generators_are_counted_together_and_one_without_rows_leaves_nothing_known() -> None:
     load, rows = even({4: SLOW})
     both = told([*QUICK * 19, *SLOW], 2000, 10.0, 2)
     (_, others) = even({})
-    record = taken_record([(4.0, 4.9)], [rows, others], both, opened_unix_s=0.0, closed=True)
+    record = taken_record([(4.0, 4.9)], [rows, others], both, opened_unix_s=0.0, loops=CLOSED)
     assert record is not None
     assert (record.requests, record.share) == (200, 0.1)
     assert record.bounds[RATE] == pytest.approx((200, 200))
-    assert taken_record([(4.0, 4.9)], [rows, []], load, opened_unix_s=0.0, closed=True) is None
-    assert taken_record([(4.0, 4.9)], [], load, opened_unix_s=0.0, closed=True) is None
+    assert taken_record([(4.0, 4.9)], [rows, []], load, opened_unix_s=0.0, loops=CLOSED) is None
+    assert taken_record([(4.0, 4.9)], [], load, opened_unix_s=0.0, loops=CLOSED) is None
 
 
 @pytest.mark.parametrize(
@@ -246,7 +263,7 @@ def test_the_seconds_count_whose_answers_a_moment_may_have_delayed(
     moments: list[Span], slow: Mapping[int, Sequence[float]], touched: int | None
 ) -> None:
     load, rows = even(slow)
-    record = taken_record(moments, [rows], load, opened_unix_s=0.0, closed=False)
+    record = taken_record(moments, [rows], load, opened_unix_s=0.0, loops=OPEN)
     assert (record and round(10 * record.share)) == touched
     if record is not None and record.share >= 0.5:
         # Of half of the requests or more, no median is known.
@@ -257,13 +274,13 @@ def test_the_seconds_count_whose_answers_a_moment_may_have_delayed(
 
 def test_of_a_closed_loop_the_backlog_is_back_at_once_where_none_was_seen_before() -> None:
     load, rows = even({0: SLOW})
-    record = taken_record([(0.2, 0.4)], [rows], load, opened_unix_s=0.0, closed=True)
+    record = taken_record([(0.2, 0.4)], [rows], load, opened_unix_s=0.0, loops=CLOSED)
     assert record is not None
     assert (record.requests, record.share) == (100, 0.1)
     assert record.bounds[P99] == pytest.approx((1000, 50_000), rel=0.002)
     # Half a second before says nothing of a backlog.
     partial = [row(0, QUICK[:2], covers_s=0.5), *(row(1, SLOW), *rows[2:])]
-    opened = taken_record([(1.2, 1.4)], [partial], load, opened_unix_s=0.0, closed=False)
+    opened = taken_record([(1.2, 1.4)], [partial], load, opened_unix_s=0.0, loops=OPEN)
     assert opened is not None
     assert opened.share == pytest.approx(9 / 9.5)
     assert opened.bounds[P99][0] == 0.0
@@ -273,7 +290,7 @@ def test_a_second_that_the_window_only_touches_counts_for_its_part_and_others_ph
     load, rows = even({})
     rows = [row(0, QUICK[:50], covers_s=0.5) | {"from_unix_s": 0.5}, *rows[1:9], row(9, QUICK[:50], covers_s=0.5)]
     rows.append(row(9, QUICK) | {"phase": "drain"})
-    record = taken_record([(8.6, 8.7)], [rows], load, opened_unix_s=0.5, closed=False)
+    record = taken_record([(8.6, 8.7)], [rows], load, opened_unix_s=0.5, loops=OPEN)
     assert record is not None
     assert record.requests == 50
     assert record.share == pytest.approx(0.5 / 9)

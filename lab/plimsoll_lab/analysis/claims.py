@@ -160,7 +160,9 @@ def _judge(
     some = (
         f"; {told} of {run.settings.repeat} blocks tell it" if value is not None and told < run.settings.repeat else ""
     )
-    return _answer(claim, outcome, value, interval, (obstacle or none or reasons[outcome]) + some)
+    # An interval that is open to one side decides, and is none to be shown.
+    shown = interval if interval is not None and all(map(math.isfinite, interval)) else None
+    return _answer(claim, outcome, value, shown, (obstacle or none or reasons[outcome]) + some)
 
 
 def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> str | None:
@@ -242,7 +244,7 @@ def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None,
         return _mean([(row[0].found, row[0].low, row[0].high) for row in told])
     if difference:
         return _mean([_difference(row) for row in told])
-    if any(each.low <= 0 for row in told for each in row):
+    if any(each.found <= 0 or each.high <= 0 for row in told for each in row):
         is_all = len(common) > 1 and all(each.high == 0 for row in told for each in row)
         return None, None, ALL_ZERO if is_all else "a value of zero has no ratio to another"
     value, interval, none = _mean([_difference([_log(each) for each in row]) for row in told])
@@ -272,10 +274,9 @@ def _mean(blocks: Sequence[tuple[float, float, float]]) -> tuple[float, Interval
     """The mean over blocks, and an interval that holds those of the least and of the most that each
     may be.
     """
-    found, lows, highs = (summarise(list(each)) for each in zip(*blocks, strict=True))
-    if lows.mean_ci95 is None or highs.mean_ci95 is None:
-        return found.mean, None, ONCE
-    return found.mean, (lows.mean_ci95[0], highs.mean_ci95[1]), None
+    found, lows, highs = zip(*blocks, strict=True)
+    middle = summarise(list(found))
+    return (middle.mean, None, ONCE) if len(blocks) == 1 else (middle.mean, (_end(lows, 0), _end(highs, 1)), None)
 
 
 def _matching(points: Sequence[PointSummary], place: Settings) -> list[PointSummary]:

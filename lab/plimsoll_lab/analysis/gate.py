@@ -19,7 +19,7 @@ import numpy as np
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
-from plimsoll_lab.stats.best import FigureComparison, Value
+from plimsoll_lab.stats.best import FigureComparison, ends
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
@@ -166,11 +166,9 @@ def _with_zero(compared: FigureComparison) -> list[str]:
     """
     if compared.figure == CAPACITY:
         return []
-    return [name for name, values in compared.contenders.items() if any(_least(each) <= 0 for each in values.values())]
-
-
-def _least(value: Value) -> float:
-    return value[0] if isinstance(value, tuple) else value
+    # What is bounded from above alone may be above zero.
+    of_all = compared.contenders.items()
+    return [name for name, values in of_all if any(ends(each)[1] <= 0 for each in values.values())]
 
 
 def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list[tuple[GateOutcome, str]]:
@@ -296,8 +294,12 @@ def _open(each: Loss, run: RunRecord) -> str:
         return f"{_of_loss(each, run)} is bounded on one side alone by some of its searches"
     if each.at_least is None or each.at_most is None:
         is_time = is_response_time(each.comparison.figure)
-        bound, why = ("an upper", "was late") if is_time else ("a lower", "was the limit")
-        return f"{_of_loss(each, run)} has only {bound} bound in some blocks, where the generator {why}"
+        bound, why = (
+            ("an upper", "the generator was late or others had the CPUs")
+            if is_time
+            else ("a lower", "the generator was the limit")
+        )
+        return f"{_of_loss(each, run)} has only {bound} bound in some blocks, where {why}"
     low, high = formatting.part_at_least(each.at_least), formatting.part_at_most(each.at_most)
     if each.at_least > 0:
         return f"{_of_loss(each, run)} is worse, by {percent(low)} to {percent(high)}; by how much cannot be told"

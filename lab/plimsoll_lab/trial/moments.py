@@ -17,7 +17,7 @@ from plimsoll_lab.trial.events import take_log
 from plimsoll_lab.trial.figures import measured_loads
 from plimsoll_lab.trial.losses import loss_record
 from plimsoll_lab.trial.parts import PartialRecord
-from plimsoll_lab.trial.taken import Others, taken_moments, taken_record
+from plimsoll_lab.trial.taken import Loops, Others, taken_moments, taken_record
 from plimsoll_lab.trial.validity import TAKEN_BY_OTHERS, Judgement
 
 TAIL = "response_time_us.p99"
@@ -91,8 +91,7 @@ def taken_of(
         partial.seconds,
         read_output(LoadSummary, partial.load.get("summary") or {}, "the generator"),
         opened_unix_s=opened_unix_s,
-        closed=_suppresses(point),
-        counted=is_counted(point),
+        loops=Loops(closed=is_closed(point), suppress=_suppresses(point), counted=is_counted(point)),
         lost=(cut.touched or 0) if cut is not None else 0,
     )
 

@@ -57,6 +57,18 @@ class Others:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Loops:
+    """Whether a load waits for its answers."""
+
+    closed: bool
+    """Whether all of its loops do: its backlog does not outlast a moment."""
+    suppress: bool
+    """Whether some do: a moment keeps requests from being made."""
+    counted: bool = False
+    """Whether it ends with a number of requests, and lasts the longer for a moment."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
     """What a generator says of one second of its window."""
 
@@ -120,35 +132,33 @@ def taken_record(
     load: LoadSummary,
     *,
     opened_unix_s: float,
-    closed: bool,
-    counted: bool = False,
+    loops: Loops,
     lost: int = 0,
 ) -> TakenRecord | None:
     """What is known of a trial with these moments, which are in seconds since its window opened.
 
-    `seconds` has each generator's rows. Of a `closed` loop the moments suppressed requests, and a
-    `counted` one lasted the longer for them. `lost` more requests were too slow, as packets were
-    lost. None without moments or rows, and where they are most of the window: such a machine is
-    that of all trials, and no moment's. Where the delays may have lasted for most of it, times have
-    the measured value for their upper bound and no lower one.
+    `seconds` has each generator's rows. `lost` more requests were too slow, as packets were lost.
+    None without moments or rows, and where they are most of the window: such a machine is that of
+    all trials, and no moment's. Where the delays may have lasted for most of it, times have the
+    measured value for their upper bound and no lower one.
     """
     parts = [
-        _Part.of([row for row in _rows(each, opened_unix_s) if row.end > row.start], moments, closed=closed)
+        _Part.of([row for row in _rows(each, opened_unix_s) if row.end > row.start], moments, closed=loops.closed)
         for each in seconds
     ]
     told = [each for each in parts if each is not None]
     if not told or len(told) < len(parts) or max(each.met for each in told) > RATE_CUT:
         return None
-    delayed = sum(each.delayed + (each.suppressed if closed else 0) for each in told)
+    delayed = sum(each.delayed + (each.suppressed if loops.suppress else 0) for each in told)
     if not delayed:
         return None
     share, requests = max(each.share for each in told), delayed + lost
     is_known = share <= RATE_CUT and 2 * requests < load.response_time_us.count
     bounds = _times(load, requests if is_known else None)
-    if counted:
+    if loops.counted:
         bounds |= _of_a_count(load, max(each.taken_s for each in told))
     else:
-        bounds |= _rates(load, [each.rate for each in told], closed=closed)
+        bounds |= _rates(load, [each.rate for each in told], closed=loops.suppress)
     return TakenRecord(moments=len(moments), share=share, requests=requests, bounds=bounds)
 
 
@@ -254,8 +264,8 @@ def _rates(load: LoadSummary, rates: Sequence[float | None], *, closed: bool) ->
     """
     known = [each for each in rates if each is not None]
     highest = [sum(known)] if known and len(known) == len(rates) else []
-    if not closed and load.offered_rate is not None:
-        highest.append(load.offered_rate)
+    if not closed and load.requests.scheduled and load.elapsed_s:
+        highest.append(load.requests.scheduled / load.elapsed_s)
     if not load.completed_rate or not highest:
         return {}
     factor = max(1.0, min(highest) / load.completed_rate)
