@@ -89,10 +89,16 @@ pub struct Http {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// No request has begun. Once it was waited for, until when: an empty line does not change that.
+    /// No request has begun; until when one is waited for: an empty line does not change it.
     Idle(Option<Instant>),
-    Head { until: Instant, is_visible: bool },
-    Body { until: Instant, body: Body },
+    Head {
+        until: Instant,
+        is_visible: bool,
+    },
+    Body {
+        until: Instant,
+        body: Body,
+    },
 }
 
 impl Http {
