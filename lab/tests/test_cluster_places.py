@@ -25,6 +25,7 @@ from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.trial.commands import with_log
 
 SUITE = 'name = "c"\nquestion = "?"\n[server]\nmodel = "epoll"\n[load]\nduration = "1s"\n'
 
@@ -322,3 +323,11 @@ def test_the_programs_of_a_suite_are_digested_on_the_hosts_that_run_them() -> No
     plan = expand(read_text(text, source="c.toml", directory="/here"), seed=1, cluster=True)
     assert programs_of(plan, cluster) == {"h1:./server": "of h1", "h2:./helper": "of h2"}
     assert sorted(cluster.asked) == [("./helper",), ("./server", "/here/own.conf", "{port}")]
+
+
+def test_requests_are_logged_where_a_network_is_emulated_and_the_engine_can() -> None:
+    """On a cluster a suite with [network] logged each, at the generators' cost and for nothing."""
+    assert with_log({}, emulated=True) == {"request_log": True}
+    assert with_log({"request_log": False}, emulated=True) == {"request_log": False}
+    assert with_log({"engine": "fork"}, emulated=True) == {"engine": "fork"}
+    assert with_log({"rate": 9}, emulated=False) == {"rate": 9}

@@ -12,7 +12,8 @@ from made_records import run_record
 
 from plimsoll_lab.analysis.scale import generators_needed
 from plimsoll_lab.store.records import TrialRecord
-from plimsoll_lab.store.run_record import HostRecord
+from plimsoll_lab.store.run_record import HostRecord, PointRecord
+from plimsoll_lab.suite.spec import Placement
 
 HOST = {"memory": "8388608 kB", "ip_local_port_range": "32768 60999"}
 RUN = run_record()
@@ -98,6 +99,11 @@ def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
     trials = [trial(1, 0, summary(2e5, 9.9), summary(1e5, 5.6))]
     found = generators_needed(RUN.model_copy(update={"hosts": hosts}), trials, connections=1, rate=1_000_000)
     assert found.host.cpus == 2
+    # The record of a single one names no host: it was that of the server.
+    point = PointRecord(number=0, setting={}, server={}, load={}, place=Placement(server="h1", load=("h2",)))
+    alone = RUN.model_copy(update={"hosts": hosts, "points": [point]})
+    found = generators_needed(alone, [trial(1, 0, summary(1e5, 5.6))], connections=1, rate=1_000_000)
+    assert found.host.cpus == 8
 
 
 @pytest.mark.parametrize("target", ["--target-connections", "--target-rate"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from made_records import ENVIRONMENT
@@ -17,13 +17,14 @@ from plimsoll_lab.analysis.search_trial import (
     medians,
     misses_a_limit,
     reading_of,
+    share_cpus,
     what_broke,
 )
 from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_file, read_text
-from plimsoll_lab.suite.spec import Suite
+from plimsoll_lab.suite.spec import Placement, Point, Suite
 
 SUITE = read_text(
     """
@@ -372,6 +373,27 @@ def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_g
     machine: MachineRecord = {} if busy is None else {"busy_cores": busy}
     bad = replace(BAD, machine=machine, figures=figures(server__cpu_cores=0.92, generator__cpu_cores=generator))
     assert crowded([bad, bad], [bad], MACHINE) is found
+
+
+@pytest.mark.parametrize(
+    ("load", "network", "cpus", "found"),
+    [
+        ((), None, {}, True),
+        (("h1",), None, {}, True),
+        (("h2",), {"links": []}, {}, True),
+        # A cluster, whatever its suite says of a network: its generators are elsewhere already.
+        (("h2", "h3"), None, {}, False),
+        (("h1",), None, {"server": (0,), "load": (1,)}, False),
+        (("h1",), None, {"server": (0, 1), "load": (1,)}, True),
+    ],
+)
+def test_a_generator_takes_no_cpu_of_a_server_on_another_machine(
+    load: tuple[str, ...], network: dict[str, object] | None, cpus: dict[str, tuple[int, ...]], *, found: bool
+) -> None:
+    place = Placement(server="h1", load=load, cpus=cpus)
+    assert (
+        share_cpus(Point(number=0, setting={}, server={}, load={}, place=place, network=cast("Any", network))) is found
+    )
 
 
 def test_a_thread_that_has_a_whole_cpu_and_can_use_no_more_is_its_servers_limit_beside_a_busy_generator() -> None:

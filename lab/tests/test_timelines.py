@@ -215,6 +215,25 @@ def test_the_requests_of_each_generator_count_from_the_opening_of_its_window(tmp
     assert rows == [("load", 1, -1.0), ("load", 2, 1.0), ("load-2", 7, 0.25)]
 
 
+def test_connections_of_generators_with_clocks_apart_are_up_together(tmp_path: Path) -> None:
+    """Of two that were up at once, with clocks a hundred seconds apart, one was counted."""
+    log(tmp_path / "records", [(12.0, 1, 1, 1e6)])
+    (tmp_path / "records/load.request_log.csv").rename(tmp_path / "load.request_log.csv")
+    (tmp_path / "records").rmdir()
+    log(tmp_path / "records", [(112.0, 1, 7, 5e5), (113.0, 1, 8, 5e5)])
+    (tmp_path / "records/load.request_log.csv").rename(tmp_path / "records/load-2.request_log.csv")
+    (tmp_path / "load.request_log.csv").rename(tmp_path / "records/load.request_log.csv")
+    generators: Any = [
+        {"name": name, "summary": {"window": {"opened_unix_s": opened}}}
+        for name, opened in (("load", 10.0), ("load-2", 110.0))
+    ]
+    windows: Any = [{"generator": name, "opened_unix_s": 10.0} for name in ("load", "load-2")]
+    trial = replace(TRIAL, load={"generators": generators}, hosts={"windows": windows})
+    timelines.write_timelines(tmp_path, tmp_path / "records", trial)
+    rows = ask(f"SELECT part, request, at_s, connections_up FROM '{tmp_path}/requests/0003.parquet' ORDER BY ALL")
+    assert rows == [("load", 1, 2.0, 1), ("load-2", 7, 2.0, 2), ("load-2", 8, 3.0, 1)]
+
+
 def test_a_sample_of_the_requests_favours_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timelines, "REQUESTS_KEPT", 2_000)
     log(tmp_path / "records", [(100 + number / 1000, number % 50, number // 50, 10.0) for number in range(20_000)])

@@ -140,6 +140,9 @@ def _kept_to_rate(summary: LoadSummary) -> bool:
 def _host(run: RunRecord, trials: Sequence[TrialRecord]) -> GeneratorHost | None:
     """The host of a generator: on a cluster the one with the fewest CPUs."""
     names = {each["host"] for trial in trials for each in trial.load.get("generators") or ()}
+    # A single generator's record names no host.
+    placed = {point.number: point.place.load for point in run.points}
+    names = names or {name for trial in trials for name in placed.get(trial.point, ())}
     environments = [each.environment for each in run.hosts if not names or each.name in names]
     found = [_host_of(each) for each in environments or [run.environment.to_json()]]
     known = [each for each in found if each is not None]

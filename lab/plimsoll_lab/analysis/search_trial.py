@@ -20,7 +20,8 @@ from plimsoll_lab.store.run_record import EnvironmentRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, ShortOf
 from plimsoll_lab.suite.conditions import EXACT, OPERATORS
 from plimsoll_lab.suite.figures import figure_named
-from plimsoll_lab.suite.spec import Limit, Suite
+from plimsoll_lab.suite.placement import LOAD, SERVER
+from plimsoll_lab.suite.spec import Limit, Point, Suite
 
 LOST_TOLERATED = 0.01
 """Open loop: the part of the requests due that may be failed, late beyond their time-out, or never
@@ -315,6 +316,16 @@ def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environmen
     generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
     busy, cpus = _busy_cores(bad), environment.cpus
     return busy is not None and cpus is not None and busy >= CROWDED * cpus and generator >= GENERATORS_PART * cpus
+
+
+def share_cpus(point: Point) -> bool:
+    """Whether the server and all generators may run on the same CPUs; the hosts of an emulated
+    network are one machine, and those of a cluster are not.
+    """
+    place = point.place
+    together = point.network is not None or set(place.load) <= {place.server}
+    server, load = (set(place.cpus.get(part, ())) for part in (SERVER, LOAD))
+    return together and not (server and load and server.isdisjoint(load))
 
 
 def _server_cores(bad: Sequence[TrialRecord]) -> float | None:

@@ -24,6 +24,7 @@ from plimsoll_lab.analysis.search_trial import (
     misses_a_limit,
     out_of_cpu,
     reading_of,
+    share_cpus,
     what_broke,
 )
 from plimsoll_lab.experiment.events import Events, trial_event
@@ -47,7 +48,6 @@ from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import EnvironmentRecord, RunRecord, Status
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, LoadRecord, SearchRecord, SearchState
 from plimsoll_lab.suite import units
-from plimsoll_lab.suite.placement import LOAD, SERVER
 from plimsoll_lab.suite.prediction import trial_s
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Axis, Plan, PlannedTrial, Point, SearchSettings, Suite
@@ -365,21 +365,12 @@ class SearchRun:
             rate=rate,
             ceiling=ceiling,
             null_misses=null_misses,
-            crowded=self._share_cpus(base) and crowded(bad, trials, environment),
+            crowded=share_cpus(base) and crowded(bad, trials, environment),
         )
         if short and who != "server":
             # It was out of CPU, and yet not what ended the rise.
             broke = broke.model_copy(update={"causes": [each for each in broke.causes if each.code != "cpu"]})
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
-
-    def _share_cpus(self, base: Point) -> bool:
-        """Whether the server and all generators may run on the same CPUs; the hosts of an emulated
-        network are one machine.
-        """
-        place = base.place
-        together = self._plan.suite.network is not None or set(place.load) <= {place.server}
-        server, load = (set(place.cpus.get(part, ())) for part in (SERVER, LOAD))
-        return together and not (server and load and server.isdisjoint(load))
 
     def _refuting(
         self, base: Point, load: int, trials: list[TrialRecord], longest_s: float = math.inf

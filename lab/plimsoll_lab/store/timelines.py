@@ -148,6 +148,16 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
             yield from _flat(trial.number, at_s, part, figures, "" if phase == "window" else phase)
 
 
+def _ahead_s(trial: TrialRecord, part: str) -> float:
+    """How far a generator's clock was ahead of the laboratory's, by both times at which its window
+    opened; 0 of one generator alone.
+    """
+    own = _opened_unix_s(trial, part)
+    rows = [each for each in trial.hosts.get("windows") or () if each.get("generator") == part]
+    opened = rows[0].get("opened_unix_s") if rows else None
+    return own - opened if own is not None and isinstance(opened, float) else 0.0
+
+
 def _opened_unix_s(trial: TrialRecord, part: str) -> float | None:
     """When the window of a generator opened, by its own clock; None where it did not say."""
     own = {each["name"]: each["summary"] for each in trial.load.get("generators") or ()}
@@ -304,10 +314,11 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
     opened = f"read_csv([{files}], header = true, filename = true, union_by_name = true, types = {{{kinds}}})"
     with _writing(path) as database:
         database.execute(f"CREATE TABLE log AS SELECT * FROM {opened}")
-        database.execute("CREATE TABLE windows (filename VARCHAR, part VARCHAR, opened DOUBLE)")
+        database.execute("CREATE TABLE windows (filename VARCHAR, part VARCHAR, opened DOUBLE, ahead DOUBLE)")
         for log in logs:
             part = log.name.removesuffix(".request_log.csv")
-            database.execute("INSERT INTO windows VALUES (?, ?, ?)", [str(log), part, _opened_unix_s(trial, part)])
+            row = [str(log), part, _opened_unix_s(trial, part), _ahead_s(trial, part)]
+            database.execute("INSERT INTO windows VALUES (?, ?, ?, ?)", row)
         database.execute(_UP)
         ((count,),) = database.execute("SELECT count(*) FROM log").fetchall()
         # A reservoir draws each row with the same chance (Vitter 1985); the seed makes the draw
@@ -319,7 +330,8 @@ def _write_requests(path: Path, logs: Sequence[Path], trial: TrialRecord) -> Non
 _UP = """
 CREATE TABLE log_up AS
 WITH lives AS (
-    SELECT filename, connection, min(time - response_time_us / 1e6) AS up, max(time) AS down FROM log GROUP BY ALL
+    SELECT filename, connection, min(time - response_time_us / 1e6 - ahead) AS up, max(time - ahead) AS down
+    FROM log JOIN windows USING (filename) GROUP BY ALL
 ), steps AS (
     SELECT up AS time, 1 AS step FROM lives UNION ALL SELECT down, -1 FROM lives
 ), levels AS (
@@ -330,11 +342,11 @@ WITH lives AS (
 SELECT windows.part, log.* EXCLUDE (filename), log.time - coalesce(windows.opened, (SELECT min(up) FROM lives)) AS at_s,
     instants.connections_up
 FROM log JOIN windows ON log.filename = windows.filename
-ASOF JOIN instants ON log.time - log.response_time_us / 1e6 >= instants.time
+ASOF JOIN instants ON log.time - log.response_time_us / 1e6 - windows.ahead >= instants.time
 """
 """With each request, whose it was, when it ended, in seconds since its generator's window opened,
-and how many connections were up as it began. Of a generator that did not say when, seconds count
-from the first request."""
+and how many connections of all generators were up as it began, by the laboratory's clock. Of a
+generator that did not say when, seconds count from the first request."""
 
 
 def _quoted(path: Path) -> str:

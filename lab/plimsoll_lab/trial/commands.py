@@ -127,11 +127,11 @@ def _own_seed(seed: int, number: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:4])
 
 
-def with_log(suite: Suite, settings: Settings) -> Settings:
-    """The settings of a measured generator. Over a network it logs each request, where its engine
-    can: what the emulator disturbs is cut out by the request's start.
+def with_log(settings: Settings, *, emulated: bool) -> Settings:
+    """The settings of a measured generator. Over an emulated network it logs each request, where
+    its engine can: what the emulator disturbs is cut out by the request's start.
     """
-    if suite.network is None or settings.get("engine") == "fork":
+    if not emulated or settings.get("engine") == "fork":
         return settings
     return {"request_log": True, **settings}
 

@@ -76,9 +76,11 @@ def plan_generators(
     """
     planned = []
     places = point.place.load or (LOCAL,)
+    # The machines of a cluster are a network already, whatever the suite says of one.
+    emulated = testbed.network is not None
     for number, name in enumerate(places):
         host = testbed.host(name)
-        settings = with_log(suite, share(point.load, number, len(places)))
+        settings = with_log(share(point.load, number, len(places)), emulated=emulated)
         own = LOAD if number == 0 else f"{LOAD}-{number + 1}"
         command = load_command(host, binary, suite, settings, addresses, own)
         planned.append(
@@ -97,7 +99,7 @@ def plan_generators(
     for role in point.roles:
         if role.kind == "load":
             host = testbed.host(role.on)
-            settings = with_log(suite, role.settings) if role.measured else role.settings
+            settings = with_log(role.settings, emulated=emulated) if role.measured else role.settings
             command = load_command(host, binary, suite, settings, addresses, role.name)
             command = in_records(with_warm_up(command, suite, settings, role), host, records)
             planned.append(
