@@ -387,7 +387,7 @@ def test_rows_of_a_generator_on_another_machine_are_by_the_clock_of_the_laborato
         def own_time(self, unix_s: float) -> float:
             return unix_s - 2.0
 
-    [moved] = in_own_time([row(4, QUICK) | {"unix_s": 1764000004.25}], Ahead())  # type: ignore[arg-type]
+    moved = in_own_time(row(4, QUICK) | {"unix_s": 1764000004.25}, Ahead())  # type: ignore[arg-type]
     assert (moved["from_unix_s"], moved["unix_s"], moved["covers_s"]) == (2.0, 1764000002.25, 1.0)
 
 

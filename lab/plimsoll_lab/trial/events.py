@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
@@ -36,13 +36,12 @@ def seconds_of(name: str, records: Path) -> list[Json]:
     return events(file.read_text(encoding="utf-8").splitlines()) if file.exists() else []
 
 
-def in_own_time(seconds: Sequence[Json], host: Host) -> list[Json]:
-    """Rows of seconds by the lab's clock, of a generator on this host."""
-    found = []
-    for row in seconds:
-        told = {key: value for key, value in row.items() if key.endswith("unix_s") and isinstance(value, float)}
-        found.append({**row, **{key: host.own_time(value) for key, value in told.items()}})
-    return found
+def in_own_time(told: Mapping[str, object], host: Host) -> Json:
+    """What a generator on this host told, with its instants (`..unix_s`) by the lab's clock."""
+    return {
+        key: host.own_time(value) if key.endswith("unix_s") and isinstance(value, int | float) else value
+        for key, value in told.items()
+    }
 
 
 def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedRequest | None:

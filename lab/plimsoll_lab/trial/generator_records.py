@@ -9,7 +9,7 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.store.records import Json, ResultWarning
-from plimsoll_lab.trial.events import last_event
+from plimsoll_lab.trial.events import in_own_time, last_event
 from plimsoll_lab.trial.generator_plan import Generator
 
 APART_TOLERATED, APART_TOLD = 0.01, 0.1
@@ -29,7 +29,7 @@ def merge_summaries(binary: str, generators: Sequence[Generator], records: Path)
     first = generators[0]
     if len(generators) == 1:
         return first.record, None
-    summaries = [_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
+    summaries = [_summary_in_own_time(each.summary, each.host) for each in generators if each.summary is not None]
     whole = len(summaries) == len(generators)
     # What went wrong is told by one that ended without a summary. 3 and 4 are verdicts on a whole
     # one; of the others any code but 0 comes first.
@@ -58,15 +58,14 @@ def merge_summaries(binary: str, generators: Sequence[Generator], records: Path)
     return record, refusal
 
 
-def _in_own_time(summary: Json, host: Host) -> Json:
+def _summary_in_own_time(summary: Json, host: Host) -> Json:
     """A summary with its window by the lab's clock, as windows of several machines are to be
     united.
     """
     window = summary.get("window")
     if not isinstance(window, dict) or not host.clock_offset_s:
         return summary
-    moved = {key: host.own_time(value) if key.endswith("_unix_s") else value for key, value in window.items()}
-    return {**summary, "window": moved}
+    return {**summary, "window": in_own_time(window, host)}
 
 
 def windows_record(generators: Sequence[Generator]) -> Json:
@@ -91,7 +90,7 @@ def _own_window(generator: Generator) -> dict[str, float]:
     """The ends of a generator's window, from its summary, as its figures are over them. Its events
     come when they are noticed, on a busy machine much later.
     """
-    told = _in_own_time(generator.summary or {}, generator.host).get("window")
+    told = _summary_in_own_time(generator.summary or {}, generator.host).get("window")
     if isinstance(told, dict) and told.keys() >= {"opened_unix_s", "closed_unix_s"}:
         return {key: float(told[key]) for key in ("opened_unix_s", "closed_unix_s")}
     return {f"{kind.removeprefix('window_')}_unix_s": at for kind, at in generator.window.items()}

@@ -211,7 +211,9 @@ def _measure(
             partial.hosts["clocks"], moved = remote.clocks()
             warnings += moved
         # The files of generators on other machines are here only now.
-        partial.seconds += [in_own_time(seconds_of(each.name, partial.records), each.host) for each in measured]
+        partial.seconds += [
+            [in_own_time(row, each.host) for row in seconds_of(each.name, partial.records)] for each in measured
+        ]
         links = read_output(LinkWindow, partial.network, "the emulator") if partial.network else None
         partial.cut = cut_of(partial, point, links, [each.name for each in measured])
     if fallen is not None and died is None:
