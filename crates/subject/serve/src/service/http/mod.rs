@@ -140,7 +140,7 @@ impl Service for Http {
             }
             if rest.is_empty() || (rest == b"\r" && matches!(self.state, State::Idle(_))) {
                 let until = match self.state {
-                    State::Idle(Some(until)) if processed.requests == 0 => until,
+                    State::Idle(Some(until)) => until,
                     _ => now + self.settings.keep_alive_timeout,
                 };
                 self.state = State::Idle(Some(until));
