@@ -269,9 +269,8 @@ def _rates(load: LoadSummary, rates: Sequence[float | None], *, closed: bool) ->
     if not load.completed_rate or not highest:
         return {}
     factor = max(1.0, min(highest) / load.completed_rate)
-    # What was due in an open loop was due with the moments, too.
-    told = {name: getattr(load, name) for name in RATES if closed or name != "offered_rate"}
-    return {name: (value, value * factor) for name, value in told.items() if value is not None}
+    told = {name: value for name in RATES if (value := getattr(load, name)) is not None}
+    return {name: (value, value * factor) for name, value in told.items()}
 
 
 def _of_a_count(load: LoadSummary, taken_s: float) -> dict[str, tuple[float, float]]:
