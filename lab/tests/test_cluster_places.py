@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from conftest import FAKE
@@ -14,6 +14,7 @@ from made_records import run_record
 from plimsoll_lab.experiment.programs import programs_of
 from plimsoll_lab.experiment.run import note_hosts
 from plimsoll_lab.hosts import ray_cluster
+from plimsoll_lab.hosts.agent import Agent, ServedHost
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import Inspection
 from plimsoll_lab.hosts.ray_cluster import Placed, RayCluster, refuse_other_build
@@ -26,6 +27,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan
 from plimsoll_lab.trial.commands import with_log
+from plimsoll_lab.trial.generator_plan import plan_generators
 
 SUITE = 'name = "c"\nquestion = "?"\n[server]\nmodel = "epoll"\n[load]\nduration = "1s"\n'
 
@@ -331,3 +333,20 @@ def test_requests_are_logged_where_a_network_is_emulated_and_the_engine_can() ->
     assert with_log({"request_log": False}, emulated=True) == {"request_log": False}
     assert with_log({"engine": "fork"}, emulated=True) == {"engine": "fork"}
     assert with_log({"rate": 9}, emulated=False) == {"rate": 9}
+
+
+@pytest.mark.parametrize("emulated", [False, True])
+def test_a_cluster_logs_no_requests_for_a_network_that_its_suite_describes(tmp_path: Path, *, emulated: bool) -> None:
+    suite = read_text(
+        'name = "it"\nquestion = "?"\n[server]\n[load]\nduration = "1s"\n[network]\ntopology = "single,3"\n'
+        '[[role]]\nname = "more"\nkind = "load"\nduration = "1s"\non = "h3"\n',
+        source="it.toml",
+        directory="/here",
+    )
+    (point,) = expand(suite, seed=1).points
+    with Agent() as agent:
+        host = Host(agent, agent.add(ServedHost(name="h1", addresses=("127.0.0.1",), interface="lo")))
+        stands_in = SimpleNamespace(network=object() if emulated else None, host=lambda _: host)
+        planned = plan_generators(cast("Any", stands_in), "it", suite, point, {"server": "127.0.0.1:1"}, tmp_path)
+    assert [each.name for each in planned] == ["load", "more"]
+    assert ["--request-log" in " ".join(each.command) for each in planned] == [emulated, emulated]

@@ -150,7 +150,7 @@ def _rows(records: Path, trial: TrialRecord) -> Iterator[Row]:
 
 def _ahead_s(trial: TrialRecord, part: str) -> float:
     """How far a generator's clock was ahead of the laboratory's, by both times at which its window
-    opened; 0 of one generator alone.
+    opened; 0 of one generator alone, and of one that is not measured.
     """
     own = _opened_unix_s(trial, part)
     rows = [each for each in trial.hosts.get("windows") or () if each.get("generator") == part]
@@ -345,8 +345,9 @@ FROM log JOIN windows ON log.filename = windows.filename
 ASOF JOIN instants ON log.time - log.response_time_us / 1e6 - windows.ahead >= instants.time
 """
 """With each request, whose it was, when it ended, in seconds since its generator's window opened,
-and how many connections of all generators were up as it began, by the laboratory's clock. Of a
-generator that did not say when, seconds count from the first request."""
+and how many connections of all generators were up as it began: of measured ones by the
+laboratory's clock, of others by their own. Of a generator that did not say when, seconds count from
+the first request."""
 
 
 def _quoted(path: Path) -> str:
