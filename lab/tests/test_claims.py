@@ -208,6 +208,8 @@ def test_a_ratio_of_a_time_that_is_bounded_from_above_alone_is_told_where_that_d
     assert told.value == pytest.approx(2.0)
     assert told.interval == (None if interval is None else pytest.approx(interval))
     assert "zero" not in told.reason
+    if interval is None:
+        assert told.reason.startswith("at least 2.00 times, where moments at which others had the CPUs")
 
 
 def test_a_claim_of_one_point_or_a_difference_is_decided_by_what_late_trials_took_at_most() -> None:

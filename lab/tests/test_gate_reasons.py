@@ -256,6 +256,7 @@ def test_a_zero_keeps_a_gate_open_wherever_it_is() -> None:
         assert found.losses[0].blocks == 0
     from_above = gate_of(family=[asked({**EXACT, 2: (0.0, 9.0)}, EXACT)])
     assert (from_above.reasons, from_above.losses[0].blocks) == ([], len(EXACT))
+    assert "has only an upper bound in some blocks" in from_above.text
     assert gate_of(family=[asked(exactly(0.5), exactly(0.5))]).outcome == "pass"
 
 

@@ -74,6 +74,9 @@ BY_WHAT_IT_TOOK = "where trials with a late generator count by what they took at
 BOUNDED = "the generator was the limit in some blocks, of which only a lower bound is known"
 
 
+OPEN = "where moments at which others had the CPUs leave some blocks no other bound"
+
+
 def judge_claims(run: RunRecord, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> list[ClaimRecord]:
     """Every claim of a run's suite, with its outcome."""
     changes = changes_at(run)
@@ -162,6 +165,8 @@ def _judge(
     )
     # An interval that is open to one side decides, and is none to be shown.
     shown = interval if interval is not None and all(map(math.isfinite, interval)) else None
+    if interval is not None and shown is None and obstacle is None:
+        return _answer(claim, outcome, value, None, f"{_in_words(claim, interval, run)}, {OPEN}{some}")
     return _answer(claim, outcome, value, shown, (obstacle or none or reasons[outcome]) + some)
 
 

@@ -26,7 +26,7 @@ from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LossRecord, PointSummary
-from plimsoll_lab.suite.figures import CAPACITY, is_response_time
+from plimsoll_lab.suite.figures import CAPACITY
 
 SEVERITY: tuple[GateOutcome, ...] = ("pass", "undecided", "worse", "failed")
 """Of several findings the last one here is the gate's."""
@@ -293,10 +293,11 @@ def _open(each: Loss, run: RunRecord) -> str:
     if (each.at_least is None or each.at_most is None) and each.comparison.figure == CAPACITY:
         return f"{_of_loss(each, run)} is bounded on one side alone by some of its searches"
     if each.at_least is None or each.at_most is None:
-        is_time = is_response_time(each.comparison.figure)
+        told = [*each.comparison.baseline.values(), *each.comparison.values.values()]
+        from_above = any(ends(value)[0] <= 0 for value in told)
         bound, why = (
             ("an upper", "the generator was late or others had the CPUs")
-            if is_time
+            if from_above
             else ("a lower", "the generator was the limit")
         )
         return f"{_of_loss(each, run)} has only {bound} bound in some blocks, where {why}"

@@ -287,7 +287,7 @@ class ClaimRecord(Record):
     value: float | None
     """The figure, the ratio or the difference; null where there is none."""
     interval: Interval | None
-    """Its interval of 95 %."""
+    """Its interval of 95 %; null of one block, and where one end is open."""
     reason: str
     """Why it ends so."""
 
