@@ -25,6 +25,8 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.cli.outcome import exit_code
 from plimsoll_lab.report.data_files import openmetrics
 from plimsoll_lab.report.export import capacities_csv, points_csv, trials_csv
+from plimsoll_lab.report.searches import searches_section
+from plimsoll_lab.report.view import Text
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.run_record import FamilyRecord, PointRecord, RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, CauseRecord, LimitedBy, SearchState
@@ -326,6 +328,32 @@ def test_searches_that_contradict_each_other_are_no_answer(tmp_path: Path) -> No
     summary = answered(tmp_path, run)
     assert "is not decided: one of its searches carried every load, and another none" in " ".join(summary.answer)
     assert (summary.valid, exit_code(summary)) == (False, 4)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "states", "said"),
+    [
+        ([(1000, 1100), (990, 1090)], ["complete", "complete"], ", confirmed by fresh, longer trials"),
+        (
+            [(1000, 1100), (990, 1090)],
+            ["complete", "out of patience"],
+            ", confirmed by fresh, longer trials in 1 of 2 searches",
+        ),
+        ([(1000, 1100), (990, 1090)], ["interrupted", "out of patience"], ", not confirmed by fresh, longer trials"),
+        ([(1000, 1100), (None, FLOOR)], ["complete", "complete"], ", confirmed by fresh, longer trials"),
+        ([(None, FLOOR)], ["complete"], ""),
+    ],
+)
+def test_the_page_of_searches_says_whether_their_answers_are_confirmed(
+    tmp_path: Path, bounds: Sequence[Bounds], states: Sequence[SearchState], said: str
+) -> None:
+    """It said so of every one, also of those that ended before."""
+    run = run_of(bounds)
+    run.limits = [Limit(figure="response_time_us.p99", operator="<", value=5e3, text="p99 < 5ms")]
+    for search, state in zip(run.searches, states, strict=True):
+        search.state = state
+    note = searches_section(answered(tmp_path, run), run)[0]
+    assert note == Text(text=f"The highest load that meets p99 < 5ms{said}.")
 
 
 def stored(path: Path, limit: str, *, size: str = "64B") -> RunFolder:

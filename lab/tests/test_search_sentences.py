@@ -95,8 +95,6 @@ def test_each_state_of_the_searches_has_its_sentence(states: Sequence[State], te
     [
         ({"held_s": 80.0, "confirmed": 8}, f", held for 1 min 20 s{LIMITED}"),
         ({"held_s": 0.4, "confirmed": 8}, f", held for 400 ms{LIMITED}"),
-        # Where the long trials come first, they pass before any of the short ones is made.
-        ({"held_s": 120.0, "confirmed": 0}, f", held for 2 min 0 s{LIMITED}"),
         # The width is 5 %, and a quarter more is not worth a word.
         ({"precision": 0.0625}, LIMITED),
         (
@@ -115,6 +113,44 @@ def test_each_state_of_the_searches_has_its_sentence(states: Sequence[State], te
 )
 def test_what_is_known_besides_follows_the_capacity(changed: dict[str, object], more: str) -> None:
     assert told_of(("complete", 1000, 1100), **changed) == f"model epoll carries 1,000 connections and not 1,100{more}"
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "trial_s", "held_s", "more"),
+    [
+        (8, 10.0, 200.0, ", held for 3 min 20 s"),
+        (7, 10.0, 190.0, ", held for 3 min 10 s"),
+        # Trials that are as long as the long ones stand for these.
+        (7, 60.0, 420.0, ", held for 7 min 0 s"),
+        (1, 10.0, 10.0, ", and not confirmed: 1 of the 8 fresh trials that it asks for had passed"),
+        (6, 10.0, 60.0, ", and not confirmed: 6 of the 8 fresh trials that it asks for had passed"),
+        (8, 10.0, 80.0, ", and not confirmed: the long fresh trials that it asks for had not all passed"),
+        (8, 10.0, 140.0, ", and not confirmed: the long fresh trials that it asks for had not all passed"),
+        # Where the long trials come first, they pass before any of the short ones is made.
+        (0, 10.0, 120.0, ", and not confirmed by fresh trials"),
+    ],
+)
+def test_an_answer_is_held_only_where_all_fresh_trials_that_it_asks_for_have_passed(
+    confirmed: int, trial_s: float, held_s: float, more: str
+) -> None:
+    """It was "held for 10 s" where one fresh trial had failed and one passed."""
+    early: State = ("out of patience", 1000, 1050)
+    told = told_of(early, confirmed=confirmed, trial_s=trial_s, held_s=held_s)
+    carries = "model epoll carries 1,000 connections and not 1,050, as near as the search came before it ended"
+    assert told == f"{carries}{more}{LIMITED}"
+
+
+def test_an_answer_that_one_of_its_searches_did_not_confirm_is_not_held() -> None:
+    sure: dict[str, object] = {"confirmed": 8, "trial_s": 10.0, "held_s": 200.0}
+    early: dict[str, object] = {"state": "out of patience", "confirmed": 2, "trial_s": 10.0, "held_s": 20.0}
+    for changes, more in (
+        ((sure, early, sure), ", and not confirmed: 2 of the 8 fresh trials that it asks for had passed"),
+        ((sure, sure, early), ", held for 3 min 20 s"),
+    ):
+        run = run_of([(1000, 1100), (1000, 1100), (990, 1090)])
+        run.searches = [each.model_copy(update=change) for each, change in zip(run.searches, changes, strict=True)]
+        [capacity] = describe_searches(run)
+        assert more in capacity.text
 
 
 @pytest.mark.parametrize(("limited_by", "who"), [("generator", "generator"), ("environment", "machine")])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
-from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED
+from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED, HOLDS
 from plimsoll_lab.stats.reasons import counted, percent
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -23,6 +23,8 @@ OPEN = ("planned", "interrupted")
 """States of a search that has not ended."""
 BEYOND_WIDTH = 1.25
 """The precision is an estimate; one beyond this many times the width is worth saying."""
+NEEDED = CONFIRMATIONS - FAILURES_TOLERATED
+"""Of the fresh trials at an answer, how many have to pass."""
 LIMITERS: dict[LimitedBy | None, str] = {
     "generator": "the generator was the limit",
     "environment": "the machine was the limit",
@@ -205,16 +207,22 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
         return f"{_subject(run, found)} was not measured{_failure(failed[0], unit)}"
     carries = _carries(run, found, decided)
     spread = _spread(found, len(decided))
-    if found.lower is not None and found.held_s:
-        held_s = found.held_s
-        carries += f", held for {formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, 's')}"
-    elif found.lower is not None and any(each.state == "out of patience" for each in decided):
-        carries += ", and not confirmed by fresh trials"
-    carries += _nearness(run, found)
+    carries += _held(run, found, decided) + _nearness(run, found)
     broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
     by = LIMITERS.get(found.limited_by)
     lost = f"; {len(failed)} of {len(group)} searches failed: {failed[0].reason}" if failed else ""
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}{lost}"
+
+
+def is_confirmed(run: RunRecord, search: SearchRecord) -> bool:
+    """Whether enough fresh trials at the answer have passed, the long ones among them."""
+    if search.lower is None or search.state == "complete":
+        return search.lower is not None
+    lasting_s = run.search.lasting_s if run.search is not None else 0.0
+    long_s = search.held_s - search.confirmed * search.trial_s
+    # Trials that are as long themselves are followed by no longer ones.
+    lasts = search.trial_s >= lasting_s or round(long_s, 3) >= HOLDS * lasting_s
+    return search.confirmed >= NEEDED and lasts
 
 
 def confirmation(search: SearchRecord) -> str:
@@ -223,7 +231,7 @@ def confirmation(search: SearchRecord) -> str:
     """
     told = []
     if search.confirmed and search.lower is not None:
-        if search.confirmed < CONFIRMATIONS - FAILURES_TOLERATED:
+        if search.confirmed < NEEDED:
             passed = f"{counted(search.confirmed, 'fresh trial')} had passed at {search.lower:,} when the search ended"
             told.append(f"{passed}, of the {CONFIRMATIONS} it asks for")
         else:
@@ -294,6 +302,23 @@ def _spread(found: CapacityRecord, decided: int) -> str:
         return f" ({decided}{of} searches)" if of else ""
     least = f"{min(found.lowers):,}" if len(found.lowers) == decided else "nothing"
     return f" (median of {decided}{of} searches, {least} to {max(found.lowers):,})"
+
+
+def _held(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
+    """How long fresh trials held the answer; of one that is not confirmed, how many had passed."""
+    if found.lower is None:
+        return ""
+    unsure = [each for each in decided if each.lower == found.lower and not is_confirmed(run, each)]
+    if not unsure:
+        held_s = found.held_s
+        told = formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, "s")
+        return f", held for {told}" if held_s else ""
+    passed = min(each.confirmed for each in unsure)
+    if not passed:
+        return ", and not confirmed by fresh trials"
+    if passed < NEEDED:
+        return f", and not confirmed: {passed} of the {CONFIRMATIONS} fresh trials that it asks for had passed"
+    return ", and not confirmed: the long fresh trials that it asks for had not all passed"
 
 
 def _nearness(run: RunRecord, found: CapacityRecord) -> str:
