@@ -142,6 +142,24 @@ def test_a_server_that_fails_in_some_trials_is_told_and_makes_no_run_valid(tmp_p
     assert "failed in 6 of 12 trials" in render(summary, folder.read_run(), colour=False)
 
 
+@pytest.mark.parametrize(("outcome", "valid", "code"), [("failed", False, 1), ("hard_limit", True, 0)])
+def test_a_server_that_stops_in_most_trials_is_told_as_one_that_does_in_half_of_them(
+    tmp_path: Path, outcome: Outcome, code: int, *, valid: bool
+) -> None:
+    """It was told as one that always stops, without a warning, and the run was valid."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=10)
+    for trial in folder.read_trials():
+        if trial.point == 0 and trial.block <= 6:
+            folder.write_trial(replace(trial, outcome=outcome, reason="it stopped"))
+    summary = summarise_run(folder)
+    assert summary.points[0].outcome == outcome
+    assert [(each.contender, each.outcome, each.trials) for each in summary.stops] == [("epoll", outcome, (6, 10))]
+    assert summary.answer[-1].endswith(" in 6 of 10 trials: it stopped.")
+    [message] = [each.message for each in summary.warnings if each.code == "stopped"]
+    assert message.startswith("6 of 20 trials failed or reached a limit, and others of their points did not: 6 ")
+    assert (summary.valid, exit_code(summary)) == (valid, code)
+
+
 def test_figures_over_a_path_that_is_not_what_was_asked_for_end_in_4(tmp_path: Path) -> None:
     """They were marked as doubtful, and the run ended in 0."""
     folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)

@@ -21,7 +21,8 @@ class Stop:
     of: int
     """How many trials that setting has."""
     as_a_whole: bool
-    """Whether that is the outcome there, and of the control too where there is one."""
+    """Whether every trial there stopped, and this is the outcome; of the control too where there is
+    one."""
 
 
 def stops(
@@ -32,10 +33,11 @@ def stops(
     for point in points:
         measured = [point, *(each for each in controls if each.point == point.point and each.n)]
         numbers = {each.number for each in measured}
+        of = sum(each.n for each in measured)
+        stopped = [trial for trial in trials if trial.point in numbers and trial.outcome in STOPPED]
         for outcome in STOPPED:
-            mine = [trial for trial in trials if trial.point in numbers and trial.outcome == outcome]
+            mine = [trial for trial in stopped if trial.outcome == outcome]
             if mine:
-                as_a_whole = all(each.outcome == outcome for each in measured)
-                of = sum(each.n for each in measured)
+                as_a_whole = len(stopped) == of and all(each.outcome == outcome for each in measured)
                 found.append(Stop(point=point, outcome=outcome, trials=mine, of=of, as_a_whole=as_a_whole))
     return found
