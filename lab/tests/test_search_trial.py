@@ -352,16 +352,41 @@ def test_what_was_seen_once_is_said_of_one(changed: dict[str, Any], text: str) -
         # A twentieth more at a higher load is no more.
         (1.0, 1.05, True),
         (1.0, 1.06, False),
+        # Of any number above 4.5 it was said: each is within a tenth of a whole one.
+        (3.76, 3.76, True),
+        (3.74, 3.74, False),
+        (5.4, 5.4, False),
+        (7.76, 7.76, True),
+        (8.3, 8.3, False),
+        (31.7, 31.7, False),
+        (32.2, 32.2, True),
     ],
 )
 def test_a_server_is_out_of_cpu_at_a_whole_number_of_cores_that_it_never_leaves(
     used: float, more: float, *, limit: bool
 ) -> None:
-    bad, beyond = (replace(BAD, figures=figures(server__cpu_cores=each)) for each in (used, more))
+    bad, beyond = (
+        replace(BAD, setting={"load.rate": rate}, figures=figures(server__cpu_cores=each))
+        for rate, each in ((100, used), (200, more))
+    )
     found = what_broke(SUITE, [bad], [bad, beyond], MACHINE).causes
     assert [each.text for each in found] == (
         [f"CPU: it uses {used:.2f} cores there, and no more at any higher load"] if limit else []
     )
+
+
+@pytest.mark.parametrize(
+    ("rate", "told", "more"),
+    [(200, True, ", and no more at any higher load"), (200, False, ""), (100, True, ""), (50, True, "")],
+)
+def test_no_more_cpu_at_a_higher_load_is_said_only_where_such_a_load_told_it(
+    rate: int, more: str, *, told: bool
+) -> None:
+    """It was said of the highest load that was tried, too."""
+    bad = replace(BAD, setting={"load.rate": 100})
+    other = replace(BAD, setting={"load.rate": rate}, figures=BAD.figures if told else {})
+    [cause] = what_broke(SUITE, [bad], [bad, other], MACHINE).causes
+    assert cause.text == f"CPU: it uses 0.97 cores there{more}"
 
 
 @pytest.mark.parametrize(

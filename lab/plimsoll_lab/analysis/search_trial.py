@@ -36,6 +36,9 @@ the CPU."""
 WHOLE_CORES = 0.9
 """An event loop with work for all of its time uses nearly a whole core; the kernel takes the rest
 elsewhere."""
+WHOLE_AT_MOST = 0.25
+"""Of several event loops together too: a number of cores further from a whole one is as near to a
+half."""
 FULL = 0.95
 """Above this part of the machine's CPUs, or of its memory, there was none left."""
 OWN_CORES = 0.03
@@ -154,7 +157,7 @@ def what_broke(
         *_descriptors(bad),
         *_listen(bad),
         *_errors(bad),
-        *_cpu(bad, every, environment),
+        *_cpu(suite, bad, every, environment),
         *_memory(bad, environment),
     ]
     return BreakRecord(missed=missed, causes=causes)
@@ -279,10 +282,13 @@ def _errors(bad: Sequence[TrialRecord]) -> list[CauseRecord]:
     return [_cause("errors", f"errors: {shown} in {counted(len(bad), 'trial')}")] if shown else []
 
 
-def _cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:
+def _cpu(
+    suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord
+) -> list[CauseRecord]:
     used = _server_cores(bad)
     if out_of_cpu(bad, every, environment):
-        return [_cause("cpu", f"CPU: it uses {used:.2f} cores there, and no more at any higher load")]
+        above = ", and no more at any higher load" if _is_told_above(suite, bad, every) else ""
+        return [_cause("cpu", f"CPU: it uses {used:.2f} cores there{above}")]
     busy = _busy_cores(bad)
     if _is_full(busy, environment):
         own = "" if used is None else f", {used:.2f} of them by the server"
@@ -302,7 +308,20 @@ def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environ
         return False
     whole = round(used)
     most = max(trial.figures.get("server.cpu_cores", 0.0) for trial in every)
-    return whole >= 1 and abs(used - whole) <= (1 - WHOLE_CORES) * whole and most <= PLATEAU * used
+    off = min((1 - WHOLE_CORES) * whole, WHOLE_AT_MOST)
+    return whole >= 1 and abs(used - whole) <= off and most <= PLATEAU * used
+
+
+def _is_told_above(suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord]) -> bool:
+    """Whether a trial at a higher load told the server's CPU."""
+    over = suite.search.over if suite.search is not None else ""
+
+    def load(trial: TrialRecord) -> int:
+        found = trial.setting.get(over)
+        return found if isinstance(found, int) else 0
+
+    upper = max(load(trial) for trial in bad)
+    return any(load(trial) > upper and "server.cpu_cores" in trial.figures for trial in every)
 
 
 def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord) -> bool:
