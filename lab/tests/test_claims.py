@@ -355,8 +355,15 @@ def test_a_figure_that_was_cut_away_is_said_to_be() -> None:
         assert told.reason.startswith(said)
 
 
-def test_a_lower_bound_is_not_left_out_of_a_claim() -> None:
-    rate = "completed_rate"
+@pytest.mark.parametrize(
+    "rate",
+    [
+        *("completed_rate", "requests.completed", "client.h2.completed_rate", "client.h2.requests.completed"),
+        *("role.forwarder.completed_rate", "role.forwarder.goodput_bits_per_s"),
+    ],
+)
+def test_a_lower_bound_is_not_left_out_of_a_claim(rate: str) -> None:
+    """Of a single generator or a role it was, and the claim was confirmed by the other trials."""
     outcomes: list[Outcome] = ["ok", "ok", "ok", "generator_limited"]
     trials = [
         replace(trial(block, 0, block, 0.0, outcome), figures={rate: 1000.0}) for block, outcome in enumerate(outcomes)
@@ -367,6 +374,10 @@ def test_a_lower_bound_is_not_left_out_of_a_claim() -> None:
     told = judge_claims(run, here, trials)[0]
     assert (told.outcome, told.value) == ("cannot be told", None)
     assert "only a lower bound" in told.reason
+    run.references = [Reference(figure=rate, at={"load.connections": 20}, value=1000.0, source="a document", text="")]
+    (beside,) = compare_references(run, here, trials)
+    assert beside.ours is None
+    assert "only a lower bound" in str(beside.reason)
 
 
 def test_a_claim_says_how_many_blocks_tell_it() -> None:
