@@ -17,6 +17,7 @@ import pytest
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSample, Message, TakeSample
+from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_cpu_s, read_descriptors, softirq_threads
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
 from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter, Usage
@@ -220,3 +221,10 @@ def test_what_a_hypervisor_withholds_counts_in_the_moments_in_which_it_is_much()
     # Ticks of 10 ms: in so short a window two of them may be rounding.
     assert withheld_s(readings((0.0, 7.0), (0.15, 0.02))) == 0
     assert withheld_s(readings((0.0, 7.0), (0.15, 0.03))) == pytest.approx(0.03)
+
+
+def test_the_cpus_of_the_machine_are_told_beside_those_that_the_lab_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    found = read_environment("cgroup v2")
+    assert (found["cpus"], found["cpus_online"]) == (2, 8)

@@ -429,6 +429,31 @@ def test_a_thread_that_has_a_whole_cpu_and_can_use_no_more_is_its_servers_limit_
         assert crowded([bad], [bad], MACHINE) is found
 
 
+@pytest.mark.parametrize(
+    ("busy", "server", "generator", "text", "found"),
+    [
+        # A server elsewhere on the machine: what it uses is not known.
+        (5.8, None, 1.9, None, False),
+        (7.7, None, 1.9, "CPU: 7.70 of the machine's 8 CPUs were busy", True),
+        # A server and a generator that the lab has started, and others beside them.
+        (3.5, 1.2, 0.75, "CPU: 1.95 of the lab's 2 CPUs were busy, 1.20 of them by the server", True),
+        (6.0, 1.2, 0.5, None, False),
+        # Parts on CPUs that are not the lab's.
+        (3.3, 1.5, 1.8, None, False),
+    ],
+)
+def test_a_lab_that_may_use_two_of_eight_cpus_compares_with_each_what_was_busy_there(
+    *, busy: float, server: float | None, generator: float, text: str | None, found: bool
+) -> None:
+    """It said that 5.80 of the machine's 2 CPUs were busy, and the machine was the limit."""
+    used = {"server.cpu_cores": server, "generator.cpu_cores": generator}
+    known = {name: value for name, value in {**BAD.figures, **used}.items() if value is not None}
+    bad = replace(BAD, machine={"busy_cores": busy}, figures=known)
+    environment = MACHINE.model_copy(update={"cpus_online": 8})
+    assert [each.text for each in what_broke(SUITE, [bad], [bad], environment).causes] == ([text] if text else [])
+    assert crowded([bad], [bad], environment) is found
+
+
 def test_nothing_is_said_of_a_machine_that_is_not_known() -> None:
     unknown = MACHINE.model_copy(update={"cpus": None, "memory": None})
     bad = replace(BAD, machine={"busy_cores": 9.0}, figures=figures(server__memory_bytes=1e15, server__cpu_cores=0.21))

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.backlog import GROWTH_TOLERATED, UNKNOWN, Growth, backlog_growth
@@ -48,6 +49,8 @@ CROWDED = 0.9
 take milliseconds."""
 GENERATORS_PART = 0.1
 """A server gains less than this part of its machine if the generator leaves it."""
+OWN_AT_MOST = 1.05
+"""Parts that used more than this many times the CPUs that the lab may use run on others, too."""
 
 EVIDENCE = (
     "completed_rate",
@@ -289,10 +292,10 @@ def _cpu(
     if out_of_cpu(bad, every, environment):
         above = ", and no more at any higher load" if _is_told_above(suite, bad, every) else ""
         return [_cause("cpu", f"CPU: it uses {used:.2f} cores there{above}")]
-    busy = _busy_cores(bad)
-    if _is_full(busy, environment):
+    busy = _busy(bad, environment)
+    if busy is not None and busy.is_full:
         own = "" if used is None else f", {used:.2f} of them by the server"
-        return [_cause("cpu", f"CPU: {busy:.2f} of the machine's {environment.cpus} CPUs were busy{own}")]
+        return [_cause("cpu", f"CPU: {busy.cores:.2f} of the {busy.whose}'s {busy.cpus} CPUs were busy{own}")]
     return []
 
 
@@ -303,8 +306,8 @@ def out_of_cpu(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environ
     A server that stays at a fifth of a core waits for something else; one that stays at a whole
     number is out of CPU.
     """
-    used = _server_cores(bad)
-    if used is None or _is_full(_busy_cores(bad), environment):
+    used, busy = _server_cores(bad), _busy(bad, environment)
+    if used is None or (busy is not None and busy.is_full):
         return False
     whole = round(used)
     most = max(trial.figures.get("server.cpu_cores", 0.0) for trial in every)
@@ -333,8 +336,8 @@ def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environmen
     if used is not None and abs(used - round(used)) <= OWN_CORES and out_of_cpu(bad, every, environment):
         return False
     generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
-    busy, cpus = _busy_cores(bad), environment.cpus
-    return busy is not None and cpus is not None and busy >= CROWDED * cpus and generator >= GENERATORS_PART * cpus
+    busy = _busy(bad, environment)
+    return busy is not None and busy.cores >= CROWDED * busy.cpus and generator >= GENERATORS_PART * busy.cpus
 
 
 def share_cpus(point: Point) -> bool:
@@ -351,13 +354,38 @@ def _server_cores(bad: Sequence[TrialRecord]) -> float | None:
     return medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
 
 
-def _busy_cores(bad: Sequence[TrialRecord]) -> float | None:
-    busy = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
-    return statistics.median(busy) if busy else None
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Busy:
+    """How much CPU was busy at the upper bound, and of how many CPUs."""
+
+    cores: float
+    cpus: int
+    whose: str
+    """`machine`, or `lab` of the CPUs that the lab may use."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether none was left."""
+        return self.cores >= FULL * self.cpus
 
 
-def _is_full(busy_cores: float | None, environment: EnvironmentRecord) -> bool:
-    return busy_cores is not None and environment.cpus is not None and busy_cores >= FULL * environment.cpus
+def _busy(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> _Busy | None:
+    """Of the server's machine. Where the lab may use only a part of its CPUs, as in a container, of
+    these alone: what the server and the generators used.
+    """
+    found = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
+    # Earlier records do not tell how many CPUs the machine has.
+    online = environment.cpus_online or environment.cpus
+    if not found or online is None:
+        return None
+    busy, cpus = statistics.median(found), environment.cpus or online
+    names = ("server.cpu_cores", "generator.cpu_cores")
+    used = medians(bad, names)
+    own = min(busy, sum(used.values()))
+    # Of a server that already ran it is not known what it used.
+    if cpus < online and len(used) == len(names) and own <= OWN_AT_MOST * cpus:
+        return _Busy(cores=own, cpus=cpus, whose="lab")
+    return _Busy(cores=busy, cpus=online, whose="machine")
 
 
 def _memory(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:

@@ -71,6 +71,8 @@ class EnvironmentRecord(Record):
     """The processor's model."""
     cpus: int | None = None
     """CPUs that the lab may use."""
+    cpus_online: int | None = None
+    """CPUs of the machine; null in an earlier record."""
     memory: str | None = None
     """MemTotal of /proc/meminfo."""
     hypervisor: str | None = None

@@ -35,6 +35,7 @@ def read_environment(metering: str) -> dict[str, object]:
         "machine": platform.machine(),
         "cpu": _named("/proc/cpuinfo", "model name"),
         "cpus": len(os.sched_getaffinity(0)),
+        "cpus_online": os.cpu_count(),
         "memory": _named("/proc/meminfo", "MemTotal"),
         "hypervisor": "yes" if " hypervisor" in (_named("/proc/cpuinfo", "flags") or "") else "none seen",
         "open_files_limit": {"soft": soft, "hard": hard},
