@@ -64,6 +64,13 @@ def test_the_cost_is_that_of_the_busiest_point_and_of_valid_trials_alone() -> No
     assert found.generators == 1
 
 
+def test_the_memory_of_a_connection_is_the_most_at_any_point_and_not_that_of_the_busiest() -> None:
+    """With few connections a generator tells the size of its slot alone."""
+    trials = [trial(1, 0, summary(1e5, 5.0, 176)), trial(2, 1, summary(100, 150.0, 1200))]
+    cost = generators_needed(RUN, trials, connections=1, rate=1).measured
+    assert (cost.rate_per_generator, cost.cpu_us_per_request, cost.bytes_each) == (1e5, 5.0, 1200.0)
+
+
 def test_a_generator_that_was_late_and_kept_to_its_rate_tells_what_a_request_costs() -> None:
     """Timers of an idle machine are late by as much as a server nearby takes for an answer."""
     late = trial(1, 0, summary(995, 20.0, intended_rate=1000), outcome="generator_limited")
@@ -104,6 +111,22 @@ def test_on_a_cluster_the_smallest_host_of_a_generator_counts() -> None:
     alone = RUN.model_copy(update={"hosts": hosts, "points": [point]})
     found = generators_needed(alone, [trial(1, 0, summary(1e5, 5.6))], connections=1, rate=1_000_000)
     assert found.host.cpus == 8
+
+
+def test_hosts_that_differ_count_by_the_least_that_one_has_of_each() -> None:
+    """The memory was that of the host with the fewest CPUs."""
+    own: list[dict[str, object]] = [
+        {**HOST, "cpus": 8, "memory": "1048576 kB"},
+        {**HOST, "cpus": 2},
+        {**HOST, "cpus": 4, "ip_local_port_range": "40000 49999"},
+    ]
+    hosts = [
+        HostRecord(name=f"h{n}", address="", called=(), labels={}, machine="", versions={}, environment=each)
+        for n, each in enumerate(own, start=2)
+    ]
+    trials = [trial(1, 0, *[summary(1e5, 5.6)] * 3)]
+    host = generators_needed(RUN.model_copy(update={"hosts": hosts}), trials, connections=1, rate=1).host
+    assert (host.cpus, host.memory_bytes, host.ports) == (2, 2**30, 10_000)
 
 
 @pytest.mark.parametrize("target", ["--target-connections", "--target-rate"])

@@ -30,18 +30,18 @@ ends)."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CostPerRequest:
-    """What generators used, at the point where each was busiest."""
+    """What generators used: a request at the point where they were busiest, a connection at any."""
 
     rate_per_generator: float
     """Requests a second."""
     cpu_us_per_request: float
     bytes_each: float
-    """Memory per connection."""
+    """Memory per connection, the most of any point."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratorHost:
-    """A host of a generator; on a cluster the smallest of them."""
+    """A host of a generator; on a cluster the least that any of them has of each."""
 
     cpus: int
     memory_bytes: int
@@ -98,7 +98,7 @@ def generators_needed(
 
 
 def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
-    """What a request and a connection cost a generator, at the point where each was busiest."""
+    """What a request cost the generators where they were busiest, and a connection at most."""
     by_point: dict[int, list[tuple[float, float, float]]] = {}
     for trial in trials:
         by_point.setdefault(trial.point, []).extend(_costs(trial))
@@ -107,7 +107,9 @@ def _cost(trials: Sequence[TrialRecord]) -> CostPerRequest | None:
     ]
     if not measured:
         return None
-    rate, cpu_us, bytes_each = max(measured)
+    rate, cpu_us, _ = max(measured)
+    # Below 10,000 connections a generator tells the size of its slot for one, and no buffers.
+    bytes_each = max(each for _, _, each in measured)
     return CostPerRequest(rate_per_generator=rate, cpu_us_per_request=cpu_us, bytes_each=bytes_each)
 
 
@@ -138,7 +140,9 @@ def _kept_to_rate(summary: LoadSummary) -> bool:
 
 
 def _host(run: RunRecord, trials: Sequence[TrialRecord]) -> GeneratorHost | None:
-    """The host of a generator: on a cluster the one with the fewest CPUs."""
+    """The host of a generator: on a cluster the fewest CPUs, the least memory and the fewest ports,
+    which need not be one host's.
+    """
     names = {each["host"] for trial in trials for each in trial.load.get("generators") or ()}
     # A single generator's record names no host.
     placed = {point.number: point.place.load for point in run.points}
@@ -146,7 +150,13 @@ def _host(run: RunRecord, trials: Sequence[TrialRecord]) -> GeneratorHost | None
     environments = [each.environment for each in run.hosts if not names or each.name in names]
     found = [_host_of(each) for each in environments or [run.environment.to_json()]]
     known = [each for each in found if each is not None]
-    return min(known, key=lambda each: each.cpus) if len(known) == len(found) else None
+    if len(known) < len(found):
+        return None
+    return GeneratorHost(
+        cpus=min(each.cpus for each in known),
+        memory_bytes=min(each.memory_bytes for each in known),
+        ports=min(each.ports for each in known),
+    )
 
 
 def _host_of(environment: Mapping[str, object]) -> GeneratorHost | None:
