@@ -169,9 +169,12 @@ def test_an_outcome_is_said_in_words() -> None:
         (123.4, None, "123x"),
         (0.9989, (0.9982, 0.99964), "0.999x [0.998, 0.9996]"),
         (1.00004, (1.0, 1.000000001), "1.00004x [1.000, 1.000]"),
+        # Of a server two thousand times as fast it was 0.000x.
+        (0.00042, (0.000351, 0.0123), "0.000420x [0.000351, 0.0123]"),
+        (0.1, (0.0, 0.09996), "0.100x [0, 0.100]"),
     ],
 )
-def test_a_ratio_from_two_on_has_three_figures(
+def test_a_ratio_from_two_on_or_below_a_tenth_has_three_figures(
     ratio: float | None, interval: tuple[float, float] | None, said: str
 ) -> None:
     assert formatting.ratio(ratio, interval) == said

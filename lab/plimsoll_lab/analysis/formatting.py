@@ -144,6 +144,8 @@ def _rounded_memory(text: str) -> str:
 
 TWICE = 2.0
 """From here on a ratio is no longer said in percent, and has fewer decimals."""
+A_TENTH = 0.1
+"""Below this a ratio has more decimals, as three are fewer than three figures."""
 
 
 def outcome(code: str | None) -> str:
@@ -164,7 +166,7 @@ def how_often(each: StopRecord) -> str:
 
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:
-    """`0.940x [0.920, 0.970]`; beyond twice as much, three figures."""
+    """`0.940x [0.920, 0.970]`; beyond twice as much, and below a tenth, three figures."""
     if value is None:
         return "-"
     if interval is None:
@@ -182,7 +184,7 @@ def change(ratio: float) -> str:
 def _times(value: float) -> str:
     """`0.940`, `3.41`; never 1 where it is another number: an interval that excludes 1 says so."""
     digits = next((each for each in range(3, 3 + MOST_DIGITS) if round(value - 1, each)), 3)
-    return f"{value:.{digits}f}" if value < TWICE else significant(value)
+    return f"{value:.{digits}f}" if A_TENTH <= value < TWICE else significant(value)
 
 
 def at_least(ratio: float) -> str:
