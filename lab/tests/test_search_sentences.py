@@ -116,6 +116,23 @@ def test_what_is_known_besides_follows_the_capacity(changed: dict[str, object], 
 
 
 @pytest.mark.parametrize(
+    ("width", "precision", "known"),
+    [
+        # It was rounded down: known to within 0 %, and 6 %.
+        (0.003, 0.004, "0.4 %"),
+        (0.05, 0.0641, "6.5 %"),
+        (0.05, 0.9999, "100 %"),
+    ],
+)
+def test_how_near_an_answer_is_known_is_rounded_up(width: float, precision: float, known: str) -> None:
+    run = run_of([(1000, 1100)])
+    run.search = SearchSettingsRecord(over="load.connections", lowest=FLOOR, highest=MOST, width=width)
+    run.searches = [each.model_copy(update={"precision": precision}) for each in run.searches]
+    [capacity] = describe_searches(run)
+    assert f", known to within {known}: " in capacity.text
+
+
+@pytest.mark.parametrize(
     ("confirmed", "trial_s", "held_s", "more"),
     [
         (8, 10.0, 200.0, ", held for 3 min 20 s"),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
 from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED, HOLDS
-from plimsoll_lab.stats.reasons import counted, percent
+from plimsoll_lab.stats.reasons import counted
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
@@ -328,7 +328,8 @@ def _nearness(run: RunRecord, found: CapacityRecord) -> str:
         return ""
     if precision >= 1:
         return ", of unknown precision: the limits vary more between trials than between loads"
-    return f", known to within {percent(precision, 0)}: nearer bounds take longer trials, and more patience"
+    known = formatting.at_most_apart(1 + precision)
+    return f", known to within {known}: nearer bounds take longer trials, and more patience"
 
 
 def _failure(search: SearchRecord, unit: str) -> str:
