@@ -261,6 +261,19 @@ def test_over_a_rate_requests_that_were_due_and_a_backlog_that_grew_are_losses(
         assert broken_by(found, asked(P99, over="load.rate")) == told
 
 
+def test_a_backlog_is_blamed_only_where_it_counts() -> None:
+    """In a search over connections at a fixed rate it was, where the limit's figure is unknown."""
+    cut = CutRecord(
+        moments=1, share=0.01, requests=1, touched=1, completed_rate=None, bounds={}, estimates={}, doubted=[]
+    )
+    known = {name: value for name, value in GOOD.figures.items() if not name.endswith("p99")}
+    grown = replace(GOOD, cut=cut, figures={**known, "backlog_growth.low": 0.3, "backlog_growth.high": 0.4})
+    assert broken_by(grown, asked(P99)) == (
+        "the emulator disturbed each trial, and 'response_time.p99 < 50ms' is not known without that"
+    )
+    assert broken_by(grown, asked(P99, over="load.rate")) == "the backlog grew by 30.0 % of the offered rate"
+
+
 def test_the_excess_is_of_the_limit_that_is_nearest_or_furthest_beyond() -> None:
     """40 ms of 50, and 900/s of 1,000: the logarithms of 0.8 and of 0.9."""
     both = [P99, ("completed_rate", "> 900")]

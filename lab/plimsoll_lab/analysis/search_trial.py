@@ -127,7 +127,8 @@ def broken_by(trial: TrialRecord, suite: Suite) -> str:
             figure = figure_named(limit.figure)
             label, unit = (figure.label, figure.unit) if figure is not None else (limit.figure, "count")
             return f"{label} at {formatting.number(trial.figures.get(limit.figure), unit)}"
-    if _unmet(trial) <= LOST_TOLERATED and (growth := _grown(trial)) > GROWTH_TOLERATED:
+    is_served = over_a_rate(suite) and _unmet(trial) <= LOST_TOLERATED
+    if is_served and (growth := _grown(trial)) > GROWTH_TOLERATED:
         return f"the backlog grew by {percent(growth)} of the offered rate"
     if loss_ratio(trial, suite) == 0:
         return _untold(trial, suite)
