@@ -60,6 +60,24 @@ def test_a_point_ends_as_most_of_its_trials_and_has_a_result_where_half_of_them_
     assert (summary.point, summary.number, summary.limits) == ({"load.connections": 10}, 7, [])
 
 
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (["it died", "it did not listen", "it did not listen."], "it died"),
+        (["it died", "it did not listen", "it did not listen"], "it did not listen (2 of 3)"),
+        (["it died", "it did not listen.", "it did not listen."], "it did not listen (2 of 3)"),
+        (["it died", "it died", "it did not listen", "it did not listen"], "it died (2 of 4)"),
+        (["it died.", "it died."], "it died."),
+        ([None, None, "it died"], None),
+    ],
+)
+def test_a_point_without_a_result_has_the_reason_of_most_of_its_trials(
+    reasons: Sequence[str | None], told: str | None
+) -> None:
+    """It was that of the first, whatever the others said."""
+    assert point_outcome([trial("failed", reason) for reason in reasons]) == ("failed", told)
+
+
 def test_the_figures_of_a_point_are_of_its_trials_with_a_result() -> None:
     """2, 4 and 9: a mean of 5, and deviations of -3, -1 and 4 around it."""
     trials = [

@@ -259,6 +259,30 @@ def test_a_control_that_fails_tells_as_much_of_its_server_as_the_point_that_it_m
     assert "stopped" not in {each.code for each in early.warnings}
 
 
+REASONS = ("signal 11", *["it did not listen"] * 5)
+
+
+def test_who_stopped_is_told_with_the_reason_of_most_trials(tmp_path: Path) -> None:
+    """It was that of the first, and five of six gave another."""
+    folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=12)
+    for trial in folder.read_trials():
+        if trial.point == 0 and trial.block <= len(REASONS):
+            folder.write_trial(replace(trial, outcome="failed", reason=REASONS[trial.block - 1]))
+    summary = summarise_run(folder)
+    assert summary.answer[-1] == "epoll fails in 6 of 12 trials: it did not listen (5 of 6)."
+
+
+def test_trials_that_failed_at_a_load_that_is_carried_are_told_with_the_reason_of_most(tmp_path: Path) -> None:
+    folder = searched(tmp_path / "0001", {})
+    [trial] = folder.read_trials()
+    setting: dict[str, str | int] = {"server.model": "m0", "load.rate": 50}
+    for number, reason in enumerate(REASONS, start=1):
+        made = replace(trial, number=number, block=number, outcome="failed", reason=reason, setting=setting)
+        folder.write_trial(made)
+    [told] = [each.message for each in summarise_run(folder).warnings if each.code == "stopped"]
+    assert told == "6 trials failed at loads that are said to be carried: it did not listen (5 of 6)"
+
+
 @pytest.mark.parametrize(("rate", "said"), [(50, True), (100, True), (105, False)])
 def test_trials_that_failed_at_a_load_that_is_carried_are_told(tmp_path: Path, rate: int, *, said: bool) -> None:
     """A server that died at the load of its capacity stood in "met 9/10" alone."""

@@ -295,6 +295,9 @@ def test_what_was_missed_is_said_of_the_trial_in_the_middle_of_those_that_missed
     late = [replace(BAD, figures=figures(response_time_us__p99=each * 1000.0)) for each in (60, 70, 80)]
     failed = replace(GOOD, outcome="generator_limited", reason="it was late")
     assert what_broke(SUITE, [failed, *late, failed], late, MACHINE).missed == "response time, p99 at 70.0 ms"
+    # It was the one in the middle of their order, whatever it missed.
+    mixed = [late[2], late[0], late[1]]
+    assert what_broke(SUITE, mixed, mixed, MACHINE).missed == "response time, p99 at 70.0 ms"
     assert what_broke(SUITE, [failed, late[0], failed], late, MACHINE).missed == "generator limited: it was late"
     short = replace(GOOD, warnings=(ResultWarning(code="window_too_short", message="too short", remedy="longer"),))
     assert what_broke(SUITE, [short, short, late[0]], late, MACHINE).missed == "too short"

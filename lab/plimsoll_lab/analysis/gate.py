@@ -21,7 +21,7 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.searches import capacity_family
 from plimsoll_lab.stats.best import FigureComparison, ends
 from plimsoll_lab.stats.gate import BaselineComparison, Loss, decide_gate, losses
-from plimsoll_lab.stats.reasons import counted, percent
+from plimsoll_lab.stats.reasons import counted, percent, usual_reason
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -223,7 +223,7 @@ def _transient(
         counts = Counter(trial.outcome for trial in mine if trial.outcome in {"hard_limit", "failed"})
         for outcome, count in counts.items():
             name = formatting.contender(point.point, compare)
-            reason = next(str(trial.reason) for trial in mine if trial.outcome == outcome)
+            reason = usual_reason([trial.reason for trial in mine if trial.outcome == outcome])
             found.append(("undecided", f"{name}: {count} of {len(mine)} trials ended so: {reason}"))
     return found
 

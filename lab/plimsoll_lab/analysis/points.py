@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from plimsoll_lab.analysis.family import NEVER_ESTABLISHED, fell_behind, value_of
 from plimsoll_lab.stats.best import Value, ends
+from plimsoll_lab.stats.reasons import usual_reason
 from plimsoll_lab.stats.summary import Interval, median_bounds, median_interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
@@ -77,8 +78,7 @@ def point_outcome(trials: Sequence[TrialRecord]) -> tuple[Outcome | None, str | 
         return "ok", None
     counts = Counter(trial.outcome for trial in trials if trial.outcome != "ok")
     outcome = max(counts, key=lambda each: counts[each])
-    reason = next(trial.reason for trial in trials if trial.outcome == outcome)
-    return outcome, reason
+    return outcome, usual_reason([trial.reason for trial in trials if trial.outcome == outcome])
 
 
 def _cut_away(limit: Limit, valid: Sequence[TrialRecord]) -> bool:

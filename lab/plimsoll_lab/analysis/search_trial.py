@@ -156,6 +156,8 @@ def what_broke(
     kinds = Counter(_kind(trial, suite) for trial in bad)
     likeliest = kinds.most_common(1)[0][0]
     examples = [trial for trial in bad if _kind(trial, suite) == likeliest]
+    # By the figure that was missed; where that is no figure, by how far off the trial was.
+    examples.sort(key=lambda trial: trial.figures.get(likeliest, loss_ratio(trial, suite)))
     missed = broken_by(examples[len(examples) // 2], suite)
     causes = [
         *_descriptors(bad),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
 from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED, HOLDS
-from plimsoll_lab.stats.reasons import counted
+from plimsoll_lab.stats.reasons import counted, usual_reason
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import BreakRecord, LimitedBy, SearchRecord
@@ -185,7 +185,8 @@ def failed_below(
     if not failed:
         return []
     message = f"{counted(len(failed), 'trial')} failed at loads that are said to be carried"
-    message += f": {failed[0].reason}" if failed[0].reason else ""
+    reason = usual_reason([trial.reason for trial in failed])
+    message += f": {reason}" if reason else ""
     return [ResultWarning(code="stopped", message=message, remedy="the trials' records say why")]
 
 

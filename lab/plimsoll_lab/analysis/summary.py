@@ -23,6 +23,7 @@ from plimsoll_lab.analysis.severity import graded
 from plimsoll_lab.analysis.stopping import Stop, stops
 from plimsoll_lab.stats.best import FigureComparison, Ranking
 from plimsoll_lab.stats.control import control_verdicts
+from plimsoll_lab.stats.reasons import usual_reason
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.stats.scores import score
 from plimsoll_lab.stats.verdict import Verdict, rank, verdicts
@@ -235,7 +236,7 @@ def _stops(run: RunRecord, judged: _Judged) -> list[StopRecord]:
             contender=formatting.contender(stop.point.point, compare) if compare else "",
             at=without(stop.point.point, compare),
             outcome=stop.outcome,
-            reason=stop.trials[0].reason,
+            reason=usual_reason([trial.reason for trial in stop.trials]),
             held=_held(stop.trials),
             trials=None if stop.as_a_whole else (len(stop.trials), stop.of),
         )

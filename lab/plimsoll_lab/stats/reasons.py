@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 
 def reasons_once(told: Mapping[str, str]) -> str:
@@ -11,6 +12,16 @@ def reasons_once(told: Mapping[str, str]) -> str:
     for name, reason in told.items():
         alike.setdefault(reason, []).append(name)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in alike.items())
+
+
+def usual_reason(reasons: Sequence[str | None]) -> str | None:
+    """The reason that most gave, of as many the first: `it died (5 of 6)` where one gave another.
+    Where each differs, as by a number, the first stands for them.
+    """
+    reason, count = Counter(reasons).most_common(1)[0]
+    if reason is None or count in {1, len(reasons)}:
+        return reason
+    return f"{reason.rstrip('.')} ({count:,} of {len(reasons):,})"
 
 
 def counted(count: int, one: str) -> str:
