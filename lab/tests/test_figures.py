@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from small_suites import GOOD, suite
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.records import Json, MeasuredLoadRecord, RoleRecord, Sample
@@ -18,6 +21,7 @@ from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point, Role
 from plimsoll_lab.trial.figures import FigureSources, late_of_parts, least_cores, sequences, trial_figures
+from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
 SUMMARY: Json = {
@@ -175,8 +179,37 @@ def test_the_least_cpu_is_that_of_any_half_second_and_of_no_single_sample() -> N
 def test_a_host_counts_its_packets_both_ways_and_its_parts_with_their_sockets() -> None:
     found = figures()
     assert (found["packets"], found["packets_per_s"], found["tcp.retransmitted_segments"]) == (80, 20.0, 4)
-    assert found["host.memory_bytes"] == 4096 + 1000 + 700
+    assert found["host.memory_bytes"] == 1000 + 700 + 4096
     assert found["host.load_average"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("metering", "shares_machine", "sockets"),
+    [
+        ("cgroup v1", False, 4096),
+        ("proc", False, 4096),
+        ("cgroup v2", False, 0),
+        ("cgroup v1", True, 0),
+        ("cgroup v2", True, 0),
+    ],
+)
+def test_sockets_of_other_hosts_and_sockets_that_a_group_has_counted_are_no_memory_of_the_host(
+    metering: str, *, shares_machine: bool, sockets: int
+) -> None:
+    """The kernel's total, of all hosts on the machine, was added to what cgroup v2 had counted."""
+    found = figures(server={"metering": metering}, shares_machine=shares_machine)
+    assert found["host.memory_bytes"] == 1000 + 700 + sockets
+
+
+def test_hosts_share_a_machine_where_the_kernel_is_one() -> None:
+    def testbed(**machines: str) -> Testbed:
+        hosts = {name: SimpleNamespace(machine=machine) for name, machine in machines.items()}
+        return Testbed(hosts=cast("dict[str, Host]", hosts))
+
+    assert not testbed(local="a").shares_machine(None)
+    assert testbed(local="a", h1="a", h2="a").shares_machine("h1")
+    cluster = testbed(h1="a", h2="b", h3="b")
+    assert [cluster.shares_machine(name) for name in ("h1", "h2", "h3")] == [False, True, True]
 
 
 def test_of_a_server_on_another_machine_no_host_and_no_packets_are_told() -> None:

@@ -380,6 +380,14 @@ def _figure_lines() -> list[str]:
             "A role has figures `role.NAME.FIGURE`, and each of several generators `client.HOST.FIGURE`, where FIGURE "
             "is one of " + ", ".join(f"`{each.name}`" for each in PART_FIGURES) + "."
         ),
+        "",
+        *wrapped(
+            "`host.memory_bytes` is the most memory that the server and the roles on its host held together. If the "
+            "lab reads memory by cgroup v2 (`server.metering` in the record of a trial), their TCP buffers are part of "
+            "it. If it reads by cgroup v1 or from /proc, the TCP buffers of the whole machine are added; without a "
+            "network these are the generator's too. On an emulated network none are added: the kernel has one total "
+            "for all hosts of a machine."
+        ),
     ]
 
 

@@ -63,6 +63,8 @@ class FigureSources:
     """Of each capture."""
     window: Window
     """Of the window."""
+    shares_machine: bool = False
+    """Whether another host of the trial is on the server's machine."""
     asked: Collection[str] = ()
     """Figures that the suite's limits and expectations name."""
 
@@ -275,17 +277,20 @@ def least_cores(samples: Sequence[Sample]) -> float | None:
 
 
 def _host(sources: FigureSources, host: str) -> Figures:
-    """Of the server's host: the machine's CPU; the memory of the parts that run there, and of its
-    sockets.
+    """Of the server's host: the machine's CPU; the memory of the parts that run there, with that of
+    their sockets as far as it is known.
     """
     figures: Figures = {}
     busy = sources.window.machine().get("busy_cores")
     if busy is not None:
         figures["host.cpu_cores"] = busy
     here = {each["name"] for each in sources.roles if (each.get("host") or LOCAL) == host} | {"server"}
+    # The kernel's total is of all sockets of the machine, also of other hosts on it; a group of
+    # cgroup v2 is charged for its own (cgroup-v2.rst, memory.stat).
+    takes_total = not sources.shares_machine and sources.server.get("metering") != "cgroup v2"
     peaks, loads = [], []
     for row in (read_output(HostRow, each, "a host") for each in sources.hosts.get("timeline") or ()):
-        sockets = row.hosts.get(host, {}).get("socket_memory_bytes")
+        sockets = row.hosts.get(host, {}).get("socket_memory_bytes") if takes_total else 0
         parts = [row.parts.get(name, {}).get("memory_bytes") for name in here]
         known = [each for each in parts if each is not None]
         if sockets is not None and len(known) == len(parts):

@@ -107,6 +107,7 @@ def run_trial(
         hosts=record_of(HostsRecord, partial.hosts | ({"captures": partial.captures} if partial.captures else {})),
         captures=partial.captures,
         window=partial.window,
+        shares_machine=testbed.shares_machine(point.place.server),
         asked=named_figures(suite),
     )
     known = without_cut(trial_figures(sources, point), partial.cut)

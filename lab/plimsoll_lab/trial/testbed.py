@@ -42,6 +42,11 @@ class Testbed:
         """A host by its name; the only one, where a part has no place."""
         return self.hosts[name or LOCAL]
 
+    def shares_machine(self, name: str | None) -> bool:
+        """Whether another host is on the machine of this one."""
+        own = self.host(name)
+        return any(each.machine == own.machine for each in self.hosts.values() if each is not own)
+
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
         wait_for_any(processes, timeout_s)

@@ -7,9 +7,10 @@ memory).
 
 `memory_bytes` from a control group is everything charged to the tree but the page cache: anonymous
 pages and shared memory, each page counted once however many processes share it, and the kernel
-memory the tree causes: stacks, page tables, sockets. The kernel charges in batches, so the figure
-may be off by up to 256 KiB a CPU. From /proc it is the proportional set size (PSS): user memory
-only. A run never mixes the two.
+memory the tree causes: stacks, page tables, sockets. TCP's buffers are among it under v2 alone: v1
+counts them apart (memory.kmem.tcp, cgroup-v1/memory.rst). The kernel charges in batches, so the
+figure may be off by up to 256 KiB a CPU. From /proc it is the proportional set size (PSS): user
+memory only. A run never mixes the two.
 """
 
 from __future__ import annotations
