@@ -168,7 +168,7 @@ def _measure(
     with contextlib.ExitStack() as stack:
         if remote is not None:
             refuse_missing_folder(testbed.hosts, point, suite.directory)
-            stack.enter_context(remote.prepared(_longest_s(suite, point)))
+            stack.enter_context(remote.prepared(_longest_s(suite, point), partial.records, file))
         addresses: dict[str, str] = {}
         started = start_parts(stack, testbed, binary, suite, point, partial, addresses)
         parts = {part.name: part for part in started}

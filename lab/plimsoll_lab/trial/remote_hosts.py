@@ -14,6 +14,8 @@ from plimsoll_lab.hosts.messages import HasFolder, ListFolder, MakeFolder, ReadF
 from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError
 from plimsoll_lab.store.records import ClockRecord, OffsetRecord, ResultWarning
 from plimsoll_lab.suite.spec import Point
+from plimsoll_lab.trial.generators import LateStart, TrialFailure
+from plimsoll_lab.trial.starved import Starved
 
 FILES_MOST_BYTES = 1 << 30
 """The most bytes copied back from a host after a trial: a capture of 96 bytes a packet holds seven
@@ -25,6 +27,8 @@ CLOCK_MOVED_S = 0.001
 GRACE_S = 10.0
 """More than a trial takes at most: a host then ends its processes without being asked."""
 IN_FOLDER = "{dir}"
+ENDS_EARLY = (TrialFailure, LateStart, Starved, HostLost)
+"""What ends a trial early that is recorded."""
 
 
 class RemoteHosts:
@@ -33,10 +37,13 @@ class RemoteHosts:
     def __init__(self, hosts: Mapping[str, Host]) -> None:
         self._hosts = hosts
         self._before: dict[str, Offset] = {}
+        self._collected: set[str] = set()
 
     @contextlib.contextmanager
-    def prepared(self, longest_s: float) -> Iterator[None]:
-        """Compare the clocks, and have a folder on each host. Leaving this removes the folders."""
+    def prepared(self, longest_s: float, records: Path, capture: Path | None) -> Iterator[None]:
+        """Compare the clocks, and have a folder on each host. Leaving this removes the folders; the
+        files of a trial that ends early are brought back before, from the hosts that still answer.
+        """
         try:
             for name, host in self._hosts.items():
                 host.deadline_s = longest_s + GRACE_S
@@ -44,6 +51,11 @@ class RemoteHosts:
                 self._before[name] = host.compare_clock()
                 host.clock_offset_s = self._before[name].known_s
             yield
+        except ENDS_EARLY:
+            for name in self._hosts:
+                with contextlib.suppress(HostLost):
+                    self._collect_from(name, records, capture)
+            raise
         finally:
             for host in self._hosts.values():
                 folder, host.records, host.deadline_s = host.records, None, None
@@ -66,27 +78,29 @@ class RemoteHosts:
         return rows, warnings
 
     def collect(self, records: Path, capture: Path | None) -> list[ResultWarning]:
-        """Bring back the files of the trial; a capture goes to its own place. A host's files beyond
-        FILES_MOST_BYTES are not brought back, and a warning names each.
+        """Bring back the files of the trial, once; a capture goes to its own place. A host's files
+        beyond FILES_MOST_BYTES are not brought back, and a warning names each.
         """
+        return [warning for name in self._hosts for warning in self._collect_from(name, records, capture)]
+
+    def _collect_from(self, name: str, records: Path, capture: Path | None) -> list[ResultWarning]:
+        host = self._hosts[name]
+        if host.records is None or name in self._collected:
+            return []
         warnings = []
-        for name, host in self._hosts.items():
-            if host.records is None:
+        left = FILES_MOST_BYTES
+        for file, size in host.connection.ask(ListFolder(path=host.records)).items():
+            if size > left:
+                message = (
+                    f"{file} of {name} has {size} bytes, and at most {FILES_MOST_BYTES} a host are brought back: "
+                    "it is not kept"
+                )
+                warnings.append(ResultWarning(code="file_too_large", message=message, remedy="use a shorter window"))
                 continue
-            left = FILES_MOST_BYTES
-            for file, size in host.connection.ask(ListFolder(path=host.records)).items():
-                if size > left:
-                    message = (
-                        f"{file} of {name} has {size} bytes, and at most {FILES_MOST_BYTES} a host are brought back: "
-                        "it is not kept"
-                    )
-                    warnings.append(
-                        ResultWarning(code="file_too_large", message=message, remedy="use a shorter window")
-                    )
-                    continue
-                left -= size
-                there = capture if capture is not None and file == capture.name else records / file
-                _fetch(host, f"{host.records}/{file}", there)
+            left -= size
+            there = capture if capture is not None and file == capture.name else records / file
+            _fetch(host, f"{host.records}/{file}", there)
+        self._collected.add(name)
         return warnings
 
 
