@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from plimsoll_lab.hosts.messages import Report, Start, Started, Stop
+import pytest
+
+from plimsoll_lab.hosts.messages import ReadClock, Report, Start, Started, Stop
 from plimsoll_lab.hosts.ray_actor import AgentActor
 
 
@@ -32,3 +34,24 @@ def test_a_message_that_comes_before_an_earlier_one_waits_for_it() -> None:
     assert started.process == 2
     assert isinstance(stopped, Report)
     assert stopped.exit_code == -15
+
+
+async def asked_after_the_end() -> None:
+    """The agent ends between two messages."""
+    actor = AgentActor("h1", "127.0.0.1")
+    await actor.open()
+    try:
+        await asyncio.wait_for(actor.ask(1, ReadClock()), 120)
+        assert actor._agent is not None
+        assert actor._reading is not None
+        actor._agent.kill()
+        await asyncio.wait_for(actor._reading, 120)
+        await asyncio.wait_for(actor.ask(2, ReadClock()), 20)
+    finally:
+        await actor.close()
+
+
+def test_a_message_after_the_agents_end_is_told_of_it_at_once() -> None:
+    """It waited until the connection gave up, two minutes later."""
+    with pytest.raises(RuntimeError, match="its agent ended with exit code -9"):
+        asyncio.run(asked_after_the_end())

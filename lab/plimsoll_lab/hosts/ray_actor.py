@@ -29,18 +29,22 @@ class AgentActor:
         """Messages by their numbers, until those before them have come."""
         self._asked: dict[int, asyncio.Future[tuple[object, object]]] = {}
         self._reading: asyncio.Task[None] | None = None
+        self._ended: str | None = None
+        """How the agent ended; None while it runs."""
 
     async def ping(self) -> None:
         """Show that this host is there."""
 
     async def ask(self, number: int, message: object) -> tuple[object, object]:
         """Hand on a message, in the order of the numbers, which count from 1; the answer and the
-        error, one of which is None.
+        error, one of which is None. Raises `RuntimeError` where the agent has ended.
 
         Ray runs the calls of an actor like this one in any order.
         """
         if self._agent is None or self._agent.stdin is None:
             raise AssertionError("the agent has been started")
+        if self._ended is not None:
+            raise RuntimeError(self._ended)
         answer: asyncio.Future[tuple[object, object]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         self._early[number] = message
@@ -76,8 +80,8 @@ class AgentActor:
                 asked = self._asked.pop(number, None)
                 if asked is not None and not asked.done():
                     asked.set_result((answer, error))
-        code = await self._agent.wait()
+        self._ended = f"its agent ended with exit code {await self._agent.wait()}"
         for asked in self._asked.values():
             with contextlib.suppress(asyncio.InvalidStateError):
-                asked.set_exception(RuntimeError(f"its agent ended with exit code {code}"))
+                asked.set_exception(RuntimeError(self._ended))
         self._asked.clear()
