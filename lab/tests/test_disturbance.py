@@ -346,6 +346,17 @@ def test_the_logs_of_several_generators_are_one_with_every_request_of_each(tmp_p
     assert take_log(tmp_path, ["a"], keep=False) is None
 
 
+def test_a_row_that_a_killed_generator_was_writing_is_left_out(tmp_path: Path) -> None:
+    """It ended the run as an internal error."""
+    whole = "\n".join([*rows([(1.0, 1.5)], 2.0), ""])
+    file = tmp_path / "load.request_log.csv"
+    file.write_text(f"{whole}{OPENED + 1.9:.6f},1,2")
+    found = take_log(tmp_path, ["load"], keep=True)
+    assert found is not None
+    assert list(found.times_s) == pytest.approx([0.5])
+    assert file.read_text() == whole
+
+
 def test_late_moments_are_a_warning_with_the_worst_of_them() -> None:
     assert network_warnings(network()) == []
     (warning,) = network_warnings(network(late=5, moments=2))

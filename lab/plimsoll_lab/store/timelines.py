@@ -93,7 +93,7 @@ def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
     for table in ("requests", "connections"):
         (run / table / name).unlink(missing_ok=True)
     for file in (*records.glob("*.request_log.csv"), *records.glob("*.timeseries.jsonl")):
-        _end_with_a_line(file)
+        end_with_a_line(file)
     _write_rows(run / "timelines" / name, list(_rows(records, trial)))
     logs = sorted(records.glob("*.request_log.csv"))
     if any(log.stat().st_size for log in logs):
@@ -107,7 +107,7 @@ def write_timelines(run: Path, records: Path, trial: TrialRecord) -> None:
         shutil.rmtree(records)
 
 
-def _end_with_a_line(file: Path) -> None:
+def end_with_a_line(file: Path) -> None:
     """Cut off the line that a killed process was writing."""
     with file.open("rb+") as lines:
         size = lines.seek(0, os.SEEK_END)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.store.records import Json
+from plimsoll_lab.store.timelines import end_with_a_line
 from plimsoll_lab.trial.disturbance import LoggedRequest, read_log
 
 
@@ -46,13 +47,15 @@ def in_own_time(told: Mapping[str, object], host: Host) -> Json:
 
 def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedRequest | None:
     """The requests of all generators together, of the logs that they wrote; None where one wrote
-    none. The files are removed unless they are to be kept.
+    none. A row that was not written to its end is cut off. The files are removed unless they are to
+    be kept.
     """
     files = [records / f"{name}.request_log.csv" for name in generators]
     found: list[LoggedRequest] = []
     for file in files:
         if not file.exists():
             return None
+        end_with_a_line(file)
         first = max((1 + max(each.connections, default=0) for each in found), default=0)
         with file.open(encoding="utf-8", newline="") as lines:
             found.append(read_log(lines, first))
