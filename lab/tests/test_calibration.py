@@ -28,6 +28,16 @@ def test_what_a_path_carries_is_what_its_links_leave_of_a_tenth_too_much() -> No
     assert asked_goodput_bits_per_s(join([Link(ends=("h1", "h2"), shape={})]), "h1", "h2", whole=False) is None
 
 
+def test_a_packet_that_netem_loses_has_not_used_the_rate() -> None:
+    """A path by the kernel was asked for what our emulator delivers, and its figures were
+    doubted.
+    """
+    for loss, delivered in (("5%", 10e6), ("10%", 1.1 * 9e6)):
+        link = Link(ends=("h1", "h2"), shape={"rate": "10Mbit", "loss": loss})
+        asked = asked_goodput_bits_per_s(join([link], backend="kernel"), "h1", "h2", whole=False)
+        assert asked == pytest.approx(delivered * 1472 / 1514)
+
+
 def test_a_path_that_is_not_what_was_asked_for_stops_the_run_with_its_figures() -> None:
     path = PathRecord(
         start="h2",

@@ -135,9 +135,11 @@ def asked_goodput_bits_per_s(topology: Topology, start: str, end: str, *, whole:
         return None
     carried = OVERLOAD * narrowest
     for shape in topology.path(start, end):
-        if "rate" in shape:
-            carried = min(carried, bits_per_s(str(shape["rate"])))
-        carried *= 1 - ratio(str(shape.get("loss", "0")))
+        rate = bits_per_s(str(shape["rate"])) if "rate" in shape else math.inf
+        delivered = 1 - ratio(str(shape.get("loss", "0")))
+        # netem loses a packet as it is enqueued, before htb charges the rate; our emulator loses it
+        # behind that.
+        carried = min(carried * delivered, rate) if topology.backend == "kernel" else min(carried, rate) * delivered
     return carried * (SEGMENT_BYTES if whole else DATAGRAM_BYTES) / FULL_FRAME_BYTES
 
 
