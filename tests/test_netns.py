@@ -19,7 +19,7 @@ from laboratory import BINARY, ROOT, environment, holders, living, needs_network
 from plimsoll_lab.hosts.host import Host, Process
 from plimsoll_lab.hosts.link_rate import RATES, measure_kept_rate
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.hosts.netns import AVAILABLE, Network, open_network
+from plimsoll_lab.hosts.netns import AVAILABLE, COPIED, Network, open_network
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.suite.topology import read_topology
 
@@ -41,6 +41,17 @@ with LocalHost() as local, open_single(local) as network:
     sys.stdin.read()
 """
 """A lab that makes a network and waits to be killed."""
+BESIDE_A_HOST = """
+import json, sys
+from plimsoll_lab.hosts.local import LocalHost
+sys.path[:0] = {folders!r}
+from test_netns import lines_of, open_single
+from plimsoll_lab.hosts.netns import COPIED
+with LocalHost() as local, open_single(local) as network:
+    for host in (local, network.hosts["h1"]):
+        print(json.dumps(lines_of(host, "cat", *COPIED)))
+"""
+"""A lab that prints its own kernel settings and those of a host."""
 
 
 def open_single(local: LocalHost) -> AbstractContextManager[Network]:
@@ -129,13 +140,36 @@ def test_connections_of_all_hosts_use_the_congestion_control_that_is_asked_for(l
 def controls_of(host: Host, address: str) -> list[str]:
     """What ss(8) says of each established connection's inside, of those with an address."""
     words = ["ss", "-Htni", "state", "established", "src", address, "or", "dst", address]
-    with host.start(words, role="ss", metered=False) as process:
+    return [line for line in lines_of(host, *words) if "cwnd:" in line]
+
+
+def lines_of(host: Host, *command: str) -> list[str]:
+    """What a command on a host prints."""
+    with host.start(command, role="shown", metered=False) as process:
         lines = []
         while process.exit_code() is None:
             host.wait([process], 1.0)
             lines += process.take_lines()
-        lines += process.take_lines()
-    return [line for line in lines if "cwnd:" in line]
+        return lines + process.take_lines()
+
+
+def test_a_host_has_the_ports_and_queues_of_the_machine() -> None:
+    """It had the kernel's defaults, and run.json said the machine's."""
+    # A network namespace with settings of its own stands for a machine that has been tuned.
+    tuned = "; ".join(f"echo {value} > {path}" for value, path in zip(("20000 30000", 777, 888), COPIED, strict=True))
+    source = BESIDE_A_HOST.format(folders=[str(ROOT / "tests"), str(ROOT / "lab" / "tests")])
+    done = subprocess.run(
+        ["unshare", "--net", "sh", "-c", f'{tuned}; exec "$0" "$@"', sys.executable, "-c", source],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    machine, host = (json.loads(line) for line in done.stdout.splitlines())
+    assert machine == host
+    assert machine[0].split() == ["20000", "30000"]
 
 
 def test_a_congestion_control_that_the_kernel_lacks_is_refused_with_those_that_it_has(local: LocalHost) -> None:
@@ -155,6 +189,23 @@ def test_a_free_port_is_one_that_nobody_on_that_host_listens_on(local: LocalHost
         serve = [BINARY, "serve", "echo", "--listen", f"10.0.0.1:{first + 1}", "--json"]
         with host.start(serve, role="server", metered=False) as server:
             event(host, server, "ready")
+            assert host.free_port() == first + 2
+
+
+def test_a_free_port_is_none_of_a_connection_either(local: LocalHost) -> None:
+    """A machine may give connections the ports that servers are given."""
+    with open_single(local) as network:
+        host = network.hosts["h1"]
+        first = host.free_port()
+        source = (
+            "import json, socket, time\n"
+            "server = socket.create_server(('10.0.0.1', 0))\n"
+            f"client = socket.create_connection(server.getsockname(), source_address=('10.0.0.1', {first + 1}))\n"
+            "print(json.dumps({'event': 'connected'}), flush=True)\n"
+            "time.sleep(600)\n"
+        )
+        with host.start([sys.executable, "-c", source], role="client", metered=False) as client:
+            event(host, client, "connected")
             assert host.free_port() == first + 2
 
 

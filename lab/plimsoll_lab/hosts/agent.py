@@ -76,11 +76,9 @@ CONNECT_S = 0.2
 SOCK_DIAG_S = 1.0
 """Against hanging: the kernel fills the first piece of a dump at once."""
 PORTS = range(20_000, 30_000)
-"""Below the kernel's own choice of ports (net.ipv4.ip_local_port_range), so that no connection
-takes one meanwhile."""
+"""Below the kernel's own choice of ports by default (net.ipv4.ip_local_port_range), so that no
+connection takes one meanwhile."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-LISTEN = "0A"
-"""The state of a listening socket in /proc/net/tcp, in hexadecimal (net/tcp_states.h)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -109,28 +107,31 @@ class ServedHost:
         return list(argv) if self.namespace_pid is None else enter(self.namespace_pid, argv)
 
     def free_port(self) -> int:
-        """A port on which nothing listens; in a namespace another one each time."""
+        """A port that no socket has; in a namespace another one each time."""
         if self.namespace_pid is None:
             with self.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
                 probe.bind((self.addresses[0], 0))
                 return int(probe.getsockname()[1])
-        taken = self._listening()
+        taken = self._taken()
         for _ in PORTS:
             port = self.next_port
             self.next_port = port + 1 if port + 1 in PORTS else PORTS.start
             if port not in taken:
                 return port
         raise LabError(
-            f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is listened on; end some servers"
+            f"{self.name}: every port from {PORTS.start} to {PORTS.stop - 1} is in use; end some servers or connections"
         )
 
-    def _listening(self) -> set[int]:
+    def _taken(self) -> set[int]:
+        """The ports of listeners and of connections, those in TIME_WAIT among them: a server may be
+        refused each (bind(2), EADDRINUSE).
+        """
         ports = set()
         for table in ("tcp", "tcp6"):
             with contextlib.suppress(FileNotFoundError):
                 rows = Path(f"/proc/{self.namespace_pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]
                 fields = [row.split() for row in rows]
-                ports |= {int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == LISTEN}
+                ports |= {int(each[1].rpartition(":")[2], 16) for each in fields}
         return ports
 
 

@@ -26,9 +26,19 @@ Json = dict[str, object]
 
 READY_S = 30.0
 """Making a namespace takes milliseconds, and a hundred devices a second."""
-KEEP = """ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && echo kept && exec sleep infinity"""
+KEEP = (
+    "ip link set lo up && echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save && {{ {copies}true; }} 2> /dev/null && "
+    "echo kept && exec sleep infinity"
+)
 """Holds a host's namespace. TCP there keeps no metrics from trial to trial (tcp_no_metrics_save,
 ip-sysctl.rst)."""
+COPIED = (
+    "/proc/sys/net/ipv4/ip_local_port_range",
+    "/proc/sys/net/core/somaxconn",
+    "/proc/sys/net/ipv4/tcp_max_syn_backlog",
+)
+"""Settings that a host takes over from the lab's own namespace: the kernel gives a new one its
+defaults."""
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 """The congestion controls that the kernel has, by name."""
 LOOPBACK = ("127.0.0.0/8", "127.0.0.1")
@@ -122,10 +132,11 @@ def open_network(
             # Once it is ready it has read the file.
             ready = _await(local, emulator, "the emulated links", '"ready"')
         hosts = {}
+        keep = _keep()
         pids = [local.agent.pid(emulator.number)]
         for name, own in addresses.items():
             keeper = stack.enter_context(
-                local.start(["unshare", "--net", "--", "sh", "-c", KEEP], role=f"host-{name}", metered=False)
+                local.start(["unshare", "--net", "--", "sh", "-c", keep], role=f"host-{name}", metered=False)
             )
             _await(local, keeper, f"the host {name}", "kept")
             keeper_pid = local.agent.pid(keeper.number)
@@ -138,6 +149,18 @@ def open_network(
             stack.callback(local.agent.remove, number)
             hosts[name] = Host(local.agent, number)
         yield Network(local, hosts, emulator, json.loads(ready), pids)
+
+
+def _keep() -> str:
+    """The script that holds a host's namespace. Where the kernel does not let a setting be written,
+    as for some in a user namespace, the host keeps its default.
+    """
+    copies = ""
+    for path in COPIED:
+        with contextlib.suppress(OSError):
+            value = " ".join(Path(path).read_text(encoding="ascii").split())
+            copies += f"echo {value} > {path}; "
+    return KEEP.format(copies=copies)
 
 
 def device_of(host: str) -> str:
