@@ -4,19 +4,25 @@ refused.
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import tracemalloc
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import lab_here, run_lab
+from hdrh.histogram import HdrHistogram
 from made_records import stored_run
 from made_results import HGRM, TREND, WRK, WRK2, fortio, hlog, k6_export, k6_handled, k6_lines, k6_readable, oha
 
+from plimsoll_lab.foreign import hdr
 from plimsoll_lab.foreign.make_run import ImportRequest, ImportSource, import_run
 from plimsoll_lab.foreign.read import read_result
 from plimsoll_lab.foreign.result import ForeignFileError, Options, Result
+from plimsoll_lab.store.histograms import decode
 from plimsoll_lab.store.timelines import read_timeline
 
 
@@ -80,6 +86,40 @@ def test_the_lines_of_k6_give_exact_percentiles_and_seconds(tmp_path: Path) -> N
     packed = tmp_path / "packed.gz"
     packed.write_bytes(gzip.compress(k6_lines().encode()))
     assert read_result(packed, Options()).summary == found.summary
+
+
+def test_the_lines_of_k6_are_read_one_by_one(tmp_path: Path) -> None:
+    """Of a million requests the file is a gigabyte, and was held in memory several times."""
+    path = tmp_path / "lines.gz"
+    line = k6_lines().splitlines()[1].replace('"200"', f'"200", "url": "{"x" * 5000}"')
+    path.write_bytes(gzip.compress((f"\n \n{line}\n" * 2000).encode(), 1))
+    tracemalloc.start()
+    try:
+        found = read_result(path, Options())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert times(found)["count"] == 2000
+    assert most < len(line) * 2000 / 4
+
+
+def test_the_seconds_of_k6_are_those_of_its_requests_in_any_order(tmp_path: Path) -> None:
+    """Of several at once. In the second one nothing is completed."""
+    moments = [(3.2, 30.0, False), (0.5, 100.0, False), (1.6, 20.0, True), (0.8, 50.0, False), (3.3, 10.0, False)]
+    lines = ""
+    for at_s, value, failed in moments:
+        tags = {"expected_response": "false" if failed else "true"}
+        data = {"time": f"2026-01-01T12:00:{at_s + 0.4:09.6f}Z", "value": value, "tags": tags}
+        lines += json.dumps({"type": "Point", "metric": "http_req_duration", "data": data}) + "\n"
+    found = read(tmp_path, lines)
+    assert [(each.second, each.completed, each.failed) for each in found.seconds] == [
+        (0, 2, 0),
+        (1, 0, 1),
+        (2, 2, 0),
+    ]
+    first, empty, last = (each.response_time_us for each in found.seconds)
+    assert (first["min"], first["p50"], first["max"], first["mean"]) == (50_000, 50_000, 100_000, 75_000)
+    assert (last["min"], last["p99"], last["stdev"], empty) == (10_000, 30_000, 10_000, {})
 
 
 def test_oha_counts_statuses_of_failure_as_failures_and_the_deadline_as_none(tmp_path: Path) -> None:
@@ -173,6 +213,24 @@ def test_a_log_of_histograms_is_merged_and_drawn_by_the_second(tmp_path: Path) -
     assert read(tmp_path, hlog(), unit="us").summary["requests"] == {"completed": 200}
     with pytest.raises(ForeignFileError, match="longer than a day"):
         read(tmp_path, hlog(), unit="s")
+
+
+def test_the_histograms_of_a_log_are_read_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a third of a megabyte, and a log of a day has 86,400."""
+    held: weakref.WeakSet[HdrHistogram] = weakref.WeakSet()
+
+    def decoded(text: str) -> HdrHistogram:
+        gc.collect()  # each is part of a circle of references
+        assert len(held) <= 1
+        found = decode(text)
+        held.add(found)
+        return found
+
+    monkeypatch.setattr(hdr, "decode", decoded)
+    head, interval = hlog().rsplit("\n", 3)[0], hlog().splitlines()[-1].partition(",")[2]
+    found = read(tmp_path, head + "".join(f"\n{number}.000,{interval}" for number in range(10)) + "\n", unit="ns")
+    assert times(found)["count"] == 1000
+    assert [each.completed for each in found.seconds] == [100] * 10
 
 
 def test_a_log_of_several_tags_wants_one_of_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,14 +94,13 @@ def _rows(text: str, path: Path) -> Iterator[tuple[float, float, int]]:
             yield float(found[1]), float(found[2]), int(found[3])
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Interval:
-    """One line of a log."""
+    """What is kept of one line of a log: a histogram is hundreds of thousands of bytes."""
 
-    tag: str
     start_s: float
     length_s: float
-    histogram: HdrHistogram
+    response_time_us: Mapping[str, float]
 
 
 def read_log(text: str, path: Path, options: Options) -> Result:
@@ -109,20 +108,22 @@ def read_log(text: str, path: Path, options: Options) -> Result:
     from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - only these files need it
 
     factor = _factor(options.unit, path)
-    every = list(_intervals(text, path))
-    tags = sorted({each.tag for each in every})
+    tags: set[str] = set()
+    intervals: list[_Interval] = []
+    whole = HdrHistogram(1, LONGEST_NS, DIGITS)
+    for tag, interval, histogram in _intervals(text, path, factor):
+        tags.add(tag)
+        if options.tag is None or tag == options.tag:
+            intervals.append(interval)
+            for item in histogram.get_recorded_iterator():
+                nanoseconds = round(item.value_iterated_to * factor * 1e3)
+                if not whole.record_value(max(1, nanoseconds), item.count_at_value_iterated_to):
+                    raise ForeignFileError(path, f"a value of {nanoseconds / 1e9:g} s is longer than a day: see --unit")
     if options.tag is None and len(tags) > 1:
-        named = ", ".join(each or "(none)" for each in tags)
+        named = ", ".join(each or "(none)" for each in sorted(tags))
         raise ForeignFileError(path, f"it holds histograms of several tags: {named}; choose one with --tag")
-    intervals = [each for each in every if options.tag is None or each.tag == options.tag]
     if not intervals:
         raise ForeignFileError(path, f"it has no interval with the tag {options.tag}" if options.tag else "it is empty")
-    whole = HdrHistogram(1, LONGEST_NS, DIGITS)
-    for each in intervals:
-        for item in each.histogram.get_recorded_iterator():
-            nanoseconds = round(item.value_iterated_to * factor * 1e3)
-            if not whole.record_value(max(1, nanoseconds), item.count_at_value_iterated_to):
-                raise ForeignFileError(path, f"a value of {nanoseconds / 1e9:g} s is longer than a day: see --unit")
     elapsed_s = sum(each.length_s for each in intervals)
     total = whole.get_total_count()
     times = _statistics(whole, 1e-3)
@@ -140,7 +141,7 @@ def read_log(text: str, path: Path, options: Options) -> Result:
         started_unix_s=_started(text, intervals),
         elapsed_s=elapsed_s,
         summary=summary,
-        seconds=_seconds(intervals, factor),
+        seconds=_seconds(intervals),
         warnings=[unjudged("a histogram"), _ORIGIN],
     )
 
@@ -152,7 +153,8 @@ def _factor(unit: str | None, path: Path) -> float:
     return UNITS_US[unit]
 
 
-def _intervals(text: str, path: Path) -> Iterator[_Interval]:
+def _intervals(text: str, path: Path, factor: float) -> Iterator[tuple[str, _Interval, HdrHistogram]]:
+    """Each line's tag, interval and histogram."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith(("#", '"StartTimestamp"')):
             continue
@@ -163,7 +165,8 @@ def _intervals(text: str, path: Path) -> Iterator[_Interval]:
             histogram = decode(found[5])
         except ValueError as error:
             raise ForeignFileError(path, f"the histogram of line {number} cannot be decoded: {error}") from None
-        yield _Interval(tag=found[1] or "", start_s=float(found[2]), length_s=float(found[3]), histogram=histogram)
+        times_us = _statistics(histogram, factor)
+        yield found[1] or "", _Interval(float(found[2]), float(found[3]), times_us), histogram
 
 
 def _started(text: str, intervals: Sequence[_Interval]) -> float | None:
@@ -177,7 +180,7 @@ def _started(text: str, intervals: Sequence[_Interval]) -> float | None:
     return first if first > YEAR_S else None
 
 
-def _seconds(intervals: Sequence[_Interval], factor: float) -> list[Second]:
+def _seconds(intervals: Sequence[_Interval]) -> list[Second]:
     """Each interval as a second of the measurement; none where they have another length."""
     if not all(SECOND[0] <= each.length_s <= SECOND[1] for each in intervals[:-1]):
         return []
@@ -185,9 +188,9 @@ def _seconds(intervals: Sequence[_Interval], factor: float) -> list[Second]:
     return [
         Second(
             second=round(each.start_s - first),
-            completed=each.histogram.get_total_count(),
+            completed=round(each.response_time_us.get("count", 0)),
             failed=0,
-            response_time_us=_statistics(each.histogram, factor),
+            response_time_us=each.response_time_us,
         )
         for each in intervals
     ]

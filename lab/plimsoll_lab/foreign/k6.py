@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from plimsoll_lab.foreign.result import (
     Amount,
@@ -25,7 +27,6 @@ from plimsoll_lab.foreign.result import (
     actual_sends,
     check_order,
     failures_included,
-    nearest_rank,
     parse_json,
     percentile_key,
     read_form,
@@ -255,6 +256,11 @@ class _Points:
     dropped: int = 0
 
 
+def is_line(text: str) -> bool:
+    """Whether a line is a document of its own, as those of `--out json` are."""
+    return text.rstrip().endswith("}") and '"type"' in text and '"metric"' in text
+
+
 def read_lines(lines: Iterable[str], path: Path) -> Result:
     """The lines of `--out json`: each request's time, exactly."""
     points = _Points()
@@ -266,7 +272,7 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
     failed = len(points.failures_s)
     if not points.times_us and not failed:
         raise ForeignFileError(path, f"it has no sample of {DURATION}: only tests of HTTP can be imported")
-    elapsed_s = max([*points.ends_s, *points.failures_s]) - points.starts_s
+    elapsed_s = max(max(each, default=0.0) for each in (points.ends_s, points.failures_s)) - points.starts_s
     if elapsed_s <= 0:
         raise ForeignFileError(path, "its requests took no time")
     if elapsed_s > LONGEST_DAYS * DAY_S:
@@ -275,8 +281,7 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
             f"its first and its last request lie {elapsed_s / DAY_S:.3g} days apart, and a test of at most "
             f"{LONGEST_DAYS} days can be read; leave out the lines whose time is wrong, or import a summary",
         )
-    ordered = sorted(points.times_us)
-    times = _exact(ordered, PERCENTS)
+    times = _exact(np.sort(points.times_us), PERCENTS)
     warnings = [unjudged(TOOL), actual_sends(TOOL)]
     warnings += [_dropped(points.dropped)] if points.dropped else []
     return Result(
@@ -284,7 +289,7 @@ def read_lines(lines: Iterable[str], path: Path) -> Result:
         load={"virtual_users": points.users} if points.users else {},
         started_unix_s=points.starts_s,
         elapsed_s=elapsed_s,
-        summary=_summary(len(ordered), failed, elapsed_s, times),
+        summary=_summary(len(points.times_us), failed, elapsed_s, times),
         seconds=_seconds(points),
         warnings=warnings,
     )
@@ -309,33 +314,38 @@ def _take(points: _Points, line: _Line, path: Path) -> None:
             points.ends_s.append(at_s)
 
 
-def _exact(ordered: list[float], percents: Iterable[float]) -> dict[str, float]:
-    if not ordered:
+def _exact(ordered: NDArray[np.float64], percents: Iterable[float]) -> dict[str, float]:
+    """Statistics of times in rising order; empty without any."""
+    if not len(ordered):
         return {}
-    mean = math.fsum(ordered) / len(ordered)
-    squares = math.fsum((each - mean) ** 2 for each in ordered)
+    # The least value that such a share does not exceed; 0.999 x 1,000 may exceed 999 by rounding.
+    ranks = {each: math.ceil(round(each / 100 * len(ordered), 9)) for each in percents}
     return {
         "count": len(ordered),
-        "min": ordered[0],
-        "mean": mean,
-        "stdev": math.sqrt(squares / len(ordered)),
-        "max": ordered[-1],
-        **{percentile_key(each): nearest_rank(ordered, each) for each in percents},
+        "min": float(ordered[0]),
+        "mean": float(ordered.mean()),
+        "stdev": float(ordered.std()),
+        "max": float(ordered[-1]),
+        **{percentile_key(each): float(ordered[max(0, rank - 1)]) for each, rank in ranks.items()},
     }
 
 
 def _seconds(points: _Points) -> list[Second]:
     """Seconds from the start of the first request; the last may be a part of one."""
-    completed: dict[int, list[float]] = defaultdict(list)
-    for at_s, time_us in zip(points.ends_s, points.times_us, strict=True):
-        completed[math.floor(at_s - points.starts_s)].append(time_us)
-    failed = Counter(math.floor(at_s - points.starts_s) for at_s in points.failures_s)
+    completed_at, failed_at = (
+        np.floor(np.asarray(each) - points.starts_s).astype(int) for each in (points.ends_s, points.failures_s)
+    )
+    count = 1 + max(each.max(initial=0) for each in (completed_at, failed_at))
+    times_us = np.asarray(points.times_us)
+    ends = np.cumsum(np.bincount(completed_at, minlength=count))
+    by_second = np.split(times_us[np.lexsort((times_us, completed_at))], ends[:-1])
+    failed = np.bincount(failed_at, minlength=count)
     return [
         Second(
             second=second,
-            completed=len(completed.get(second, ())),
-            failed=failed[second],
-            response_time_us=_exact(sorted(completed.get(second, ())), OF_A_SECOND),
+            completed=len(ordered),
+            failed=int(failed[second]),
+            response_time_us=_exact(ordered, OF_A_SECOND),
         )
-        for second in range(max([*completed, *failed]) + 1)
+        for second, ordered in enumerate(by_second)
     ]

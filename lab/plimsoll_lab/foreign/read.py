@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
+import itertools
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from plimsoll_lab.foreign import fortio, hdr, k6, oha, wrk
 from plimsoll_lab.foreign.result import ForeignFileError, Options, Result, parse_json
@@ -28,9 +33,18 @@ def read_result(path: Path, options: Options) -> Result:
 
 
 def _read(path: Path, options: Options) -> Result:
-    text = _text(path)
-    if not text.strip():
-        raise ForeignFileError(path, "it is empty")
+    with _opened(path) as file:
+        head = []
+        for line in file:
+            head.append(line)
+            if line.strip():
+                break
+        else:
+            raise ForeignFileError(path, "it is empty")
+        if k6.is_line(head[-1]):
+            # A million requests are a file of a gigabyte.
+            return k6.read_lines(itertools.chain(head, file), path)
+        text = "".join(head) + file.read()
     if text.lstrip().startswith("{"):
         return _read_json(text, path)
     if hdr.is_log(text):
@@ -42,25 +56,24 @@ def _read(path: Path, options: Options) -> Result:
     raise ForeignFileError(path, f"it has no known format; known are {FORMATS}")
 
 
-def _text(path: Path) -> str:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    """Its text, which is read as it is needed."""
     try:
-        content = path.read_bytes()
-        if content.startswith(GZIP):
-            content = gzip.decompress(content)
-        return content.decode("utf-8-sig")
+        with path.open("rb") as content:
+            packed = content.peek(len(GZIP)).startswith(GZIP)
+            plain = gzip.GzipFile(fileobj=content) if packed else content
+            with io.TextIOWrapper(plain, "utf-8-sig") as text:
+                yield text
     except OSError as error:
         raise ForeignFileError(path, f"it cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
         raise ForeignFileError(path, f"it is damaged: {error}") from None
     except UnicodeDecodeError as error:
-        raise ForeignFileError(path, f"it is no text in UTF-8 (byte {error.start})") from None
+        raise ForeignFileError(path, f"it is no text in UTF-8 ({error.reason})") from None
 
 
 def _read_json(text: str, path: Path) -> Result:
-    first = text.lstrip().partition("\n")[0].strip()
-    # The lines of k6 are documents of their own, whose first keys are always these.
-    if first.endswith("}") and '"type"' in first and '"metric"' in first:
-        return k6.read_lines(text.splitlines(), path)
     document = parse_json(text, path)
     if isinstance(document, dict):
         for belongs, read in (

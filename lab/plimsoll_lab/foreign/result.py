@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,13 +130,6 @@ def percentile_key(percent: float) -> str:
 def share_of(key: str) -> float:
     """The percentile of a name in our records: 99.9."""
     return float(key[1:].replace("_", "."))
-
-
-def nearest_rank(ordered: Sequence[float], percent: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
-    # A product such as 0.999 * 1000 may exceed the whole number by rounding.
-    rank = math.ceil(round(percent / 100 * len(ordered), 9))
-    return ordered[max(0, rank - 1)]
 
 
 def unjudged(tool: str) -> ResultWarning:
