@@ -165,7 +165,7 @@ pub struct ConnectionsSummary {
     pub peak: u64,
     /// Never up, or lost and not replaced.
     pub failed: u64,
-    /// Opened again in place of lost ones.
+    /// Opened again: in place of lost ones, and of those that ended with their answer as agreed.
     pub reopened: u64,
     /// Ended while no request was under way on them.
     pub ended_idle: u64,
@@ -289,10 +289,11 @@ impl Summary {
         summary
     }
 
-    /// Whether connections were lost, or connects failed, before the window or in it.
+    /// Whether connections were lost, or connects failed, before the window or in it. One that ends
+    /// as agreed with its answer is not lost, though it is opened again.
     pub fn has_lost_connections(&self) -> bool {
-        let connects_failed = self.warm_up.errors.connect + self.errors.connect;
-        self.connections.reopened + self.connections.failed + connects_failed > 0
+        let errors = self.warm_up.errors.of_connections() + self.errors.of_connections();
+        self.connections.failed + self.connections.ended_idle + errors > 0
     }
 
     /// Sets every time and histogram of the record.

@@ -62,6 +62,12 @@ impl Errors {
         }
     }
 
+    /// Those that a connection ended with, or did not come up for: all but answers with an error
+    /// status.
+    pub fn of_connections(&self) -> u64 {
+        self.connect + self.read + self.write + self.timeout + self.mismatch + self.closed
+    }
+
     /// Adds another count.
     pub fn add(&mut self, other: &Errors) {
         self.connect += other.connect;
@@ -205,7 +211,8 @@ pub struct Connections {
     pub established: u64,
     /// Those that could not be established, or were lost and not replaced.
     pub failed: u64,
-    /// Connections opened again in place of lost ones.
+    /// Connections opened again: in place of lost ones, and of those that ended with their answer
+    /// as agreed.
     pub reopened: u64,
     /// Connections that ended while no request was under way on them.
     pub ended_idle: u64,

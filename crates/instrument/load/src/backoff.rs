@@ -40,6 +40,10 @@ pub(crate) struct History {
     attempts: u16,
     /// Whether it was ever up.
     pub(crate) was_established: bool,
+    /// Whether it came up since its last connect.
+    came_up: bool,
+    /// Whether an attempt to open it has failed since it was last up.
+    failed: bool,
     /// Whether a request was answered since its last connect, and nothing lost since.
     pub(crate) answered: bool,
 }
@@ -57,6 +61,7 @@ pub(crate) enum Retry {
 
 impl History {
     pub(crate) fn connecting(&mut self) {
+        self.came_up = false;
         // With `--reconnect` the next request of a sequence has a connection of its own, and that
         // is no further attempt at the sequence.
         let goes_on = std::mem::take(&mut self.answered);
@@ -65,6 +70,7 @@ impl History {
 
     /// It is up; whether for the first time.
     pub(crate) fn established(&mut self) -> bool {
+        (self.came_up, self.failed) = (true, false);
         !std::mem::replace(&mut self.was_established, true)
     }
 
@@ -78,12 +84,13 @@ impl History {
 
     /// Whether it was up, and an attempt to open it again has failed since.
     pub(crate) fn could_not_be_kept(&self) -> bool {
-        self.was_established && self.attempts > 1
+        self.was_established && self.failed
     }
 
     /// What follows the loss of the connection, or the failure of a connect.
     pub(crate) fn after_loss(&mut self, rules: Rules, random: &mut impl Rng) -> Retry {
         let answered = std::mem::take(&mut self.answered);
+        self.failed |= !self.came_up;
         let tries = match rules.recovery {
             Recovery::Restart { attempts } => attempts,
             Recovery::GiveUp if self.was_established => ATTEMPTS,
@@ -155,6 +162,24 @@ mod tests {
         let up = || History { was_established: true, ..History::default() };
         assert_eq!(failing(&mut up(), COUNTED, 10).last(), Some(&Retry::Never));
         assert!(failing(&mut up(), TIMED, 100).iter().all(|next| matches!(next, Retry::After(_))));
+    }
+
+    #[test]
+    fn a_connection_whose_requests_time_out_is_kept_as_long_as_it_can_be_opened_again() {
+        let mut history = History::default();
+        for _ in 0..3 {
+            history.connecting();
+            history.established();
+            history.after_loss(TIMED, &mut StdRng::seed_from_u64(1));
+            assert!(!history.could_not_be_kept());
+        }
+        history.connecting();
+        assert!(!history.could_not_be_kept(), "the attempt is under way");
+        history.after_loss(TIMED, &mut StdRng::seed_from_u64(1));
+        history.connecting();
+        assert!(history.could_not_be_kept());
+        history.established();
+        assert!(!history.could_not_be_kept());
     }
 
     #[test]

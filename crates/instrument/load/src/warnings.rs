@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use plimsoll_measure::summary::{GeneratorSummary, Summary, Warning, Window};
-use plimsoll_measure::tally::Errors;
+use plimsoll_measure::tally::{Errors, Requests};
 use plimsoll_measure::units::{three_digits, write_duration};
 use plimsoll_sys::signal::Signal;
 
@@ -67,7 +67,13 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
     summary.tls_handshakes = outcome.report.handshakes;
     summary.counted = config.stop_condition.is_count();
     // One that comes after the window, while connections close or are kept up, cuts nothing short.
-    let is_whole = matches!(config.stop_condition, StopCondition::Time(length) if outcome.elapsed >= length);
+    let is_whole = match config.stop_condition {
+        StopCondition::Time(length) => outcome.elapsed >= length,
+        StopCondition::Requests(_) | StopCondition::Each(_) => {
+            let Requests { scheduled, unsent, in_flight, .. } = summary.requests;
+            scheduled - unsent - in_flight == config.requests_asked_for()
+        }
+    };
     let interrupted = outcome.interrupted.filter(|_| !is_whole);
     summary.interrupted = interrupted.map(signal_name);
     let cores = |cpu: Duration| {
@@ -290,7 +296,7 @@ fn missing_connections(summary: &Summary, outcome: &Outcome) -> Option<Warning> 
         return None;
     }
     let number = outcome.connections.main_cause();
-    let (cause, remedy) = number.map_or(("the server ended them".to_owned(), SERVER_LOG), explain);
+    let (cause, remedy) = number.map_or(("their requests were lost (see errors)".to_owned(), SERVER_LOG), explain);
     let message = format!(
         "{} of {} connections could not be established or kept (at most {} were up at once): {cause}",
         connections.failed, connections.requested, connections.peak

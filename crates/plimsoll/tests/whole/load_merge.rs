@@ -46,7 +46,7 @@ fn the_whole_is_judged_by_its_own_figures() {
     for (number, available) in [(0, 0.9), (1, 0.98)] {
         let mut record = part.summary().clone();
         record["available_ratio"] = available.into();
-        record["connections"]["reopened"] = 1.into();
+        record["connections"]["ended_idle"] = 1.into();
         record["seeds"] = vec![number].into();
         let own = serde_json::json!({"code": "connections_unavailable", "message": "", "remedy": ""});
         record["warnings"].as_array_mut().expect("a list").push(own);

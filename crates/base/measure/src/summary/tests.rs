@@ -56,11 +56,16 @@ fn a_service_time_is_what_was_told_of_it_or_the_transmission_or_the_response_tim
 }
 
 #[test]
-fn connections_are_lost_that_were_opened_again_given_up_or_never_up() {
-    assert!(!Summary::default().has_lost_connections());
-    let lose: [fn(&mut Summary); 4] = [
-        |record| record.connections.reopened = 1,
+fn connections_are_lost_that_were_given_up_or_never_up_or_whose_requests_failed() {
+    // As with HTTP/1.0, whose connections end with each answer.
+    let mut agreed = Summary::default();
+    agreed.connections.reopened = 1;
+    assert!(!agreed.has_lost_connections());
+    let lose: [fn(&mut Summary); 6] = [
         |record| record.connections.failed = 1,
+        |record| record.connections.ended_idle = 1,
+        |record| record.errors.timeout = 1,
+        |record| record.warm_up.errors.closed = 1,
         |record| record.errors.connect = 1,
         |record| record.warm_up.errors.connect = 1,
     ];

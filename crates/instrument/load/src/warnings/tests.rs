@@ -301,7 +301,7 @@ fn what_follows_from_figures_is_said_of_those_of_all_processes_and_not_of_those_
         (
             "connections_unavailable",
             changed(|outcome| {
-                outcome.connections.reopened = 1;
+                outcome.connections.ended_idle = 1;
                 outcome.connections.unavailable_ns = 5 * WINDOW.as_nanos() as u64;
             }),
         ),
@@ -354,7 +354,7 @@ fn a_rate_of_which_a_process_without_a_window_has_a_part_was_not_offered() {
 #[test]
 fn an_outage_is_a_figure_of_its_own_and_no_limit_on_failures_hides_it() {
     let mut outcome = honest();
-    outcome.connections.reopened = 10;
+    outcome.connections.ended_idle = 10;
     // Half of the time of ten connections.
     outcome.connections.unavailable_ns = 5 * WINDOW.as_nanos() as u64;
     assert_eq!(judge(&closed(), &outcome), (true, codes(&["connections_unavailable"])));
@@ -440,6 +440,10 @@ fn an_interrupted_run_and_one_of_few_requests_say_so() {
     assert_eq!(judge(&closed(), &stopped), (true, codes(&["interrupted"])));
     let after_its_window = Outcome { interrupted: Some(Signal::Interrupt), ..honest() };
     assert_eq!(judge(&closed(), &after_its_window), (true, codes(&[])));
+    // A count is whole once all of it has ended, whatever the run waits for then.
+    let counted = |requests| Config { stop_condition: StopCondition::Requests(requests), ..closed() };
+    assert_eq!(judge(&counted(REQUESTS), &stopped), (true, codes(&[])));
+    assert_eq!(judge(&counted(REQUESTS + 1), &stopped), (true, codes(&["interrupted"])));
     let mut few = honest();
     few.window.response = Times::default();
     few.window.response.record_ns(MILLISECOND);
