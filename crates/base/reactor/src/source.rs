@@ -49,6 +49,17 @@ impl Rotation {
         }
     }
 
+    /// The source address of a connect by one of several lanes that count their own, each from 0
+    /// for each destination.
+    pub fn address_in_lane(&self, connect: usize, lane: usize, lanes: usize) -> Option<IpAddr> {
+        match self {
+            // Every lane has its turn with each address, however many there are of either.
+            Rotation::Listed(_) => self.address(connect + lane),
+            // All lanes together fill an address.
+            Rotation::Kernel | Rotation::Loopback => self.address(connect * lanes + lane),
+        }
+    }
+
     /// How many connections to one destination these addresses have ports for; `None` where only
     /// the kernel knows.
     pub fn capacity(&self) -> Option<usize> {
@@ -103,6 +114,20 @@ mod tests {
         assert_eq!(Rotation::Kernel.capacity(), None);
         let beside = [CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_ADDRESS + 1];
         assert_eq!(beside.map(|count| Rotation::Kernel.is_crowded_by(count)), [false, true]);
+    }
+
+    #[test]
+    fn each_lane_uses_every_listed_address_and_all_lanes_together_fill_one_of_loopback() {
+        let listed: Vec<IpAddr> = [1, 2].map(|host| IpAddr::from([192, 0, 2, host])).to_vec();
+        let rotation = Rotation::choose(LOOPBACK, 3, &listed);
+        for (lane, lanes) in [(0, 1), (0, 2), (1, 2), (3, 4)] {
+            let used = [0, 1].map(|connect| rotation.address_in_lane(connect, lane, lanes));
+            assert!(listed.iter().all(|address| used.contains(&Some(*address))), "{lane} of {lanes}: {used:?}");
+        }
+        let last = CONNECTIONS_PER_ADDRESS / 2 - 1;
+        let places = [(last, 1), (last + 1, 0)];
+        let found = places.map(|(connect, lane)| Rotation::Loopback.address_in_lane(connect, lane, 2));
+        assert_eq!(found, [2, 3].map(|host| Some(IpAddr::from([127, 0, 0, host]))));
     }
 
     #[test]

@@ -100,11 +100,6 @@ impl Config {
         ((self.part.number + connection) / self.targets.len()) as u64
     }
 
-    /// How many connections go to a target, with those of the parts before this one.
-    pub(crate) fn connections_to(&self, target: usize) -> u64 {
-        (self.part.number + self.connections).saturating_sub(target).div_ceil(self.targets.len()) as u64
-    }
-
     /// How many requests the run is to make, where a number of them ends it; or else 0.
     pub(crate) fn requests_asked_for(&self) -> u64 {
         match self.stop_condition {

@@ -26,7 +26,7 @@ pub(crate) struct Shared<P> {
 
 impl<P> Shared<P> {
     /// How many connections the table of this number has. Connections are assigned to tables in
-    /// turn, so that each table has its share of every target.
+    /// turn, as they are to targets: where there are as many of these, a table has one target's.
     pub(crate) fn share(&self, table: usize) -> usize {
         let tables = self.control.gauges.len();
         (self.config.connections + tables - 1 - table) / tables

@@ -239,6 +239,32 @@ fn several_urls_are_fetched_in_turn() {
 }
 
 #[test]
+fn each_connection_fetches_the_urls_in_turn() {
+    for engine in ["epoll -t 1", "epoll -t 2", "uring", "threads", "fork"] {
+        let connections: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
+        let log = Arc::clone(&connections);
+        let target = serve(move |mut stream| {
+            let mut paths = Vec::new();
+            while let Some(head) = request(&mut stream) {
+                paths.push(head.split(' ').nth(1).unwrap_or_default().to_owned());
+                let _ = stream.write_all(EMPTY.as_bytes());
+            }
+            log.lock().expect("no test thread panics").push(paths);
+        });
+        let run = fetch(target, &format!("http://{target}/y --each 3 -c 2 --engine {engine}"));
+        assert_eq!(run.count("requests.completed"), 6, "{engine} {}", run.stderr);
+        // It sees the end of a connection after the run.
+        while connections.lock().expect("no test thread panics").iter().filter(|paths| paths.len() == 3).count() < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let connections = connections.lock().expect("no test thread panics");
+        for paths in connections.iter().filter(|paths| paths.len() == 3) {
+            assert!(paths.windows(2).all(|two| two[0] != two[1]), "{engine}: {paths:?}");
+        }
+    }
+}
+
+#[test]
 fn each_server_gets_the_requests_for_it() {
     for engine in ["epoll", "uring", "threads", "fork"] {
         let servers = [listening(EMPTY), listening(EMPTY)];

@@ -37,9 +37,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
         let (config, number) = (&self.shared.config, connection.number as usize);
         let target = config.target(number);
-        let next = &mut self.sequences[target];
-        let sequence = if connection.begun == 1 { config.first_request(number) } else { *next };
-        *next += u64::from(connection.begun > 1);
+        let sequence = config.first_request(number) + connection.begun - 1;
         let context = RequestContext { target, sequence, random };
         connection.exchange = self.shared.protocol.begin(&mut connection.session, context, connection.written);
         connection.state = State::Busy;

@@ -111,7 +111,7 @@ struct Connection<P: Protocol, S: Sockets> {
     /// connection shortens no pause.
     resumes_at: Option<u64>,
     /// Requests begun on it.
-    begun: u32,
+    begun: u64,
     /// Requests still to be begun on it: those of `--each`, or one claimed of the run's `-n`.
     left: u64,
     session: P::Session,
@@ -177,10 +177,8 @@ struct EventLoop<P: Protocol, S: Sockets> {
     opened: usize,
     share: usize,
     pending: usize,
-    /// Connects made.
-    connects: usize,
-    /// The number of the next request to each target, but for the first one of a connection.
-    sequences: Vec<u64>,
+    /// Connects made to each target.
+    connects: Vec<usize>,
     gate_passed: bool,
     /// Whether the window is being closed.
     closing: bool,
@@ -234,8 +232,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
             opened: 0,
             share,
             pending: 0,
-            connects: 0,
-            sequences: (0..config.targets.len()).map(|to| config.connections_to(to) + number as u64).collect(),
+            connects: vec![0; config.targets.len()],
             gate_passed: false,
             closing: false,
             holds: config.await_end,

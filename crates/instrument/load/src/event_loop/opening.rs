@@ -122,16 +122,18 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
     fn open_socket(&mut self, key: Key) -> io::Result<()> {
         let Some(connection) = self.slab.get_mut(key) else { return Ok(()) };
         let Config { targets, part, .. } = &self.shared.config;
-        let target = self.shared.config.target(connection.number as usize);
-        let turn = if self.shared.config.opening.reconnect {
+        let number = connection.number as usize;
+        let target = self.shared.config.target(number);
+        let rotation = &self.shared.rotations[target];
+        let source = if self.shared.config.opening.reconnect {
             // Ports of closed connections stay in TIME_WAIT, so it is connects that are counted,
             // not connections.
-            (self.connects * self.shared.control.gauges.len() + self.number) * part.of + part.number
+            let (lane, lanes) = (self.number * part.of + part.number, self.shared.control.gauges.len() * part.of);
+            rotation.address_in_lane(self.connects[target], lane, lanes)
         } else {
-            (connection.number as usize + part.number) / targets.len()
+            rotation.address((number + part.number) / targets.len())
         };
-        self.connects += 1;
-        let source = self.shared.rotations[target].address(turn);
+        self.connects[target] += 1;
         connection.socket = Some(self.sockets.connect(key, targets[target], source)?);
         Ok(())
     }

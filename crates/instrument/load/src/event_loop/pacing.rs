@@ -158,7 +158,7 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         }
         connection.intended = intended;
         connection.counted = true;
-        connection.begun = connection.begun.saturating_add(1);
+        connection.begun += 1;
         let connected = connection.socket.is_some();
         connection.request_pending = !connected;
         self.ledger.begun(now);

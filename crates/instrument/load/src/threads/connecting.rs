@@ -35,10 +35,11 @@ impl<P: Protocol> Client<'_, P> {
     pub(super) fn open(&mut self) -> Result<(), i32> {
         let config = &self.shared.config;
         let target = config.target(self.number);
-        let turn = if config.opening.reconnect {
-            self.connects * config.connections + self.number
+        let (rotation, place) = (&self.shared.rotations[target], self.number / config.targets.len());
+        let source = if config.opening.reconnect {
+            rotation.address_in_lane(self.connects, place, config.connections)
         } else {
-            self.number / config.targets.len()
+            rotation.address(place)
         };
         self.connects += 1;
         self.opening = true;
@@ -47,7 +48,6 @@ impl<P: Protocol> Client<'_, P> {
         // A connect for a request, and its handshake, have the time that the request has.
         let since = self.under_way.map_or(begun, |request| request.intended);
         let deadline = since.saturating_add(self.timeout_ns());
-        let source = self.shared.rotations[target].address(turn);
         let outcome = net::connect(config.targets[target], source, Mode::Nonblocking)
             .and_then(|socket| self.await_connect(socket, deadline))
             .and_then(|socket| self.handshake(socket, target, since));
