@@ -158,6 +158,11 @@ impl Observer for Live {
             Form::Status => LIVE_INTERVAL,
             Form::Lines => PLAIN_INTERVAL,
         };
+        // Time counts from the start once the wait for it is over.
+        let waited = self.last.is_some_and(|(stage, ..)| stage == Stage::Waiting) && progress.stage != Stage::Waiting;
+        if waited {
+            self.last = Some((Stage::Opening, Duration::ZERO, 0));
+        }
         let (stage, since, completed) = self.last.unwrap_or((Stage::Waiting, Duration::ZERO, 0));
         let passed = progress.elapsed.saturating_sub(since);
         if stage != progress.stage && progress.stage == Stage::Window {
@@ -190,19 +195,24 @@ impl Observer for Live {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_count_is_shown_by_what_its_window_has_of_it() {
-        let mut live = Live {
+    fn shown(stop_condition: StopCondition) -> Live {
+        Live {
             json: false,
             countdown: None,
             threads: None,
-            form: Form::None,
-            stop_condition: StopCondition::Requests(100),
+            form: Form::Lines,
+            stop_condition,
             connections: 4,
             last: None,
-            rate: 250.0,
-            window_began: Duration::from_secs(2),
-        };
+            rate: 0.0,
+            window_began: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_count_is_shown_by_what_its_window_has_of_it() {
+        let mut live =
+            Live { rate: 250.0, window_began: Duration::from_secs(2), ..shown(StopCondition::Requests(100)) };
         let mut progress = Progress {
             stage: Stage::Window,
             elapsed: Duration::from_secs(3),
@@ -220,5 +230,25 @@ mod tests {
         assert_eq!(live.line(&progress), "1.0 of 5 s: 250/s, 4 connections up, 1 failed");
         progress.stage = Stage::WarmUp;
         assert_eq!(live.line(&progress), "3.0 s: warming up, 250/s, 1 failed");
+    }
+
+    #[test]
+    fn the_first_rate_counts_from_the_start_and_not_from_the_wait_for_it() {
+        let mut live = shown(StopCondition::Time(Duration::from_secs(20)));
+        let at = |stage, seconds: f64, completed| Progress {
+            stage,
+            elapsed: Duration::from_secs_f64(seconds),
+            left: Duration::ZERO,
+            connections: 4,
+            completed,
+            failed: 0,
+            in_window: completed,
+        };
+        live.progress(&at(Stage::Waiting, 0.0, 0));
+        live.progress(&at(Stage::Waiting, 60.0, 0));
+        for second in 0_u32..=20 {
+            live.progress(&at(Stage::Window, f64::from(second), 1000 * u64::from(second)));
+        }
+        assert_eq!((live.rate, live.window_began), (1000.0, Duration::ZERO));
     }
 }
