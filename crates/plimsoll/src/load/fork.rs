@@ -136,7 +136,13 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd)
         let (Ok(writer), Ok(stay)) = (writer.try_clone(), stay.try_clone()) else { return 1 };
         let Some(protocol) = protocol.take() else { return 1 };
         let mut observer = PipeObserver { pipe: File::from(writer), memory_bytes: None };
-        let Ok(mut outcome) = run::run(config, protocol, &mut observer) else { return 1 };
+        let mut outcome = match run::run(config, protocol, &mut observer) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                observer.report_failure(&error.into());
+                return 1;
+            }
+        };
         outcome.memory_bytes = observer.memory_bytes.unwrap_or(outcome.memory_bytes);
         observer.report_last_begun(&outcome);
         let summary = warnings::summarise(config, &outcome);
@@ -152,6 +158,7 @@ fn begin<P: Protocol>(config: &Config, protocol: &mut Option<P>, stay: &OwnedFd)
         has_ended: false,
         progress: [0; 4],
         last_begun: None,
+        failure: None,
         result: None,
     })
 }
@@ -181,6 +188,9 @@ fn reap(count: usize) {
 
 fn record((generator, number): (&ForkedGenerator, usize)) -> anyhow::Result<Summary> {
     let Some(line) = &generator.result else {
+        if let Some(failure) = &generator.failure {
+            bail!("process {number}: {failure}");
+        }
         bail!(
             "process {number} ended without a result; it may have been killed, or found no memory: look into the \
              kernel's log"

@@ -10,7 +10,7 @@ use plimsoll_load::record::Records;
 use plimsoll_load::seed;
 use plimsoll_measure::arrivals::{Spacing, Think};
 use plimsoll_measure::units::write_duration;
-use plimsoll_sys::process;
+use plimsoll_sys::{cpu, process};
 
 use super::{Arrivals, Common, CpuList, EngineName, Form};
 use crate::outcome::usage;
@@ -102,9 +102,13 @@ impl Common {
     /// The CPUs named, each of which this process may use.
     fn pinned(&self) -> anyhow::Result<Vec<usize>> {
         let Some(CpuList(cpus)) = &self.cpus else { return Ok(Vec::new()) };
-        // Tried in a thread that ends at once: the affinity of this one is left alone.
-        let may_use = |cpu: usize| std::thread::spawn(move || process::pin_to_cpus(&[cpu])).join();
-        match cpus.iter().find(|cpu| !matches!(may_use(**cpu), Ok(Ok(())))) {
+        // Each is tried. Not in a thread, of which the kernel may still have a trace as this
+        // process forks.
+        let own = cpu::Thread::current();
+        let before = own.cpus()?;
+        let refused = cpus.iter().find(|cpu| process::pin_to_cpus(&[**cpu]).is_err());
+        own.keep_to(before)?;
+        match refused {
             Some(cpu) => usage(format!(
                 "--cpus: there is no CPU {cpu} for this process to use; name some of those that `nproc` and `taskset \
                  -p $$` show"

@@ -14,6 +14,7 @@ pub(super) const CLOSED: &str = "closed";
 const MISSED: &str = "missed";
 const PROGRESS: &str = "progress";
 const BEGUN: &str = "begun";
+const FAILED: &str = "failed";
 
 /// Bytes taken at once: lines are short, but for the record in the end.
 const READ_BYTES: usize = 4096;
@@ -29,6 +30,11 @@ impl PipeObserver {
     fn report(&mut self, event: &str, at: SystemTime) {
         // A parent that is gone has taken this process with it.
         let _ = writeln!(self.pipe, "{event} {}", unix_seconds(at));
+    }
+
+    /// Says why it has no record.
+    pub(super) fn report_failure(&mut self, error: &anyhow::Error) {
+        let _ = writeln!(self.pipe, "{FAILED} {}", format!("{error:#}").replace('\n', " "));
     }
 
     /// Says when the last request of its window was begun, if any was.
@@ -76,6 +82,8 @@ pub(super) struct ForkedGenerator {
     pub(super) progress: [u64; 4],
     /// When the last request of its window was begun.
     pub(super) last_begun: Option<SystemTime>,
+    /// Why it has no record, where it says so.
+    pub(super) failure: Option<String>,
     /// Its record.
     pub(super) result: Option<String>,
 }
@@ -107,6 +115,8 @@ impl ForkedGenerator {
         }
         if event == BEGUN {
             self.last_begun = Some(instant());
+        } else if event == FAILED {
+            self.failure = Some(words.collect::<Vec<_>>().join(" "));
         } else if event == PROGRESS {
             let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_default();
             self.progress = [number(), number(), number(), number()];
