@@ -42,7 +42,8 @@ pub(super) struct Common {
     /// distribution of mean D.
     #[arg(long, alias = "delay", value_name = "DURATION", default_value = "0", value_parser = think)]
     think: Think,
-    /// All connections think from the same instant [default: their phases are spread].
+    /// All connections think from the same instant, with --barrier; without it, each from when it
+    /// is up [default: their phases are spread].
     #[arg(long)]
     lockstep: bool,
     /// Open loop: N requests a second in all, sent when they are due, whether or not earlier ones
@@ -95,7 +96,8 @@ pub(super) struct Common {
     /// limit that is missed makes the exit code 3.
     #[arg(long, value_name = "EXPRESSION", value_parser = str::parse::<Limit>)]
     pub(super) limit: Vec<Limit>,
-    /// Connections opened per second [default: as fast as they are accepted].
+    /// Connections opened per second at the start; those opened again, or for each request, are
+    /// not held to it [default: as fast as they are accepted].
     #[arg(long, value_name = "N", value_parser = units::rate, help_heading = "Connections")]
     connect_rate: Option<f64>,
     /// A new connection for each request, opened when it is due; response times include that.
