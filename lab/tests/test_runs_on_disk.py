@@ -177,6 +177,29 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(run: Path, 
     assert "the kernel was Linux 1.0 and is" in mixed["message"], "whoever reads the page was not there"
 
 
+def test_resume_of_a_whole_run_tells_it_once_more_whatever_has_changed(run: Path, lab: Lab) -> None:
+    """Of a search the paths were measured again, and one that was off spoilt its result."""
+    record = json.loads((run / "run.json").read_text())
+    change(run, versions=record["versions"] | {"plimsoll_sha256": "0" * 64})
+    before = (run / "run.json").read_bytes()
+    told = lab("resume", "runs/0001", "--json")
+    assert told.returncode in {0, 4}, told.stderr
+    assert summary_of(told.stdout)["points"]
+    assert (run / "run.json").read_bytes() == before
+
+
+def test_resume_refuses_another_build_where_a_trial_lost_its_host(run: Path, lab: Lab) -> None:
+    """It is made again though the run is complete, and with another program nothing said so."""
+    record = json.loads((run / "run.json").read_text())
+    change(run, versions=record["versions"] | {"plimsoll_sha256": "0" * 64})
+    path = run / "trials/0002.json"
+    lost = {"code": "host_lost", "message": "the host h1 was lost: no answer", "remedy": "look"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": "invalid", "warnings": [lost]}))
+    refused = lab("resume", "runs/0001")
+    assert refused.returncode == 1
+    assert "plimsoll sha256 was 000" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -483,6 +506,7 @@ def test_a_stored_setting_that_cannot_be_read_is_refused_with_its_file_key_and_v
 
 
 def test_resume_names_the_record_whose_suite_cannot_be_read(run: Path, lab: Lab) -> None:
+    (run / "trials/0002.json").unlink()
     record = json.loads((run / "run.json").read_text())
     change(run, suite=record["suite"] | {"text": record["suite"]["text"].replace('"20ms"', '"20 parsecs"')})
     refused = lab("resume", "runs/0001")

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines
+from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines, report_run
 from plimsoll_lab.cli.verb import USAGE, Verb
 from plimsoll_lab.experiment.plan import plan_again
 from plimsoll_lab.experiment.programs import changed_programs, programs_of
 from plimsoll_lab.experiment.revision import refuse_lost_checkouts
-from plimsoll_lab.experiment.run import changed_since
+from plimsoll_lab.experiment.run import changed_since, is_whole
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.problem import LabError
@@ -35,11 +35,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _resume(options: argparse.Namespace) -> int:
     folder = open_run(Path(options.run))
-    binary = find_binary()
     with folder.lock():
         record = folder.read_run()
         if record.imported is not None:
             raise LabError(f"{folder.path} was imported: it has nothing to go on with", exit_code=USAGE)
+        if is_whole(folder, record):
+            return report_run(folder, options)
+        binary = find_binary()
         changed = changed_since(record, binary)
         _refuse(changed, folder, options)
         # The suite's file may be in order: its text is read from the record.
@@ -65,14 +67,10 @@ def _refuse(changed: Sequence[str], folder: RunFolder, options: argparse.Namespa
 
 
 def _note_mixed(changed: Sequence[str], folder: RunFolder, record: RunRecord) -> None:
-    """Keep what has changed, where trials are still to be made."""
-    if changed and _is_unfinished(folder, record):
+    """Keep what has changed."""
+    if changed:
         record.mixed = list(dict.fromkeys([*record.mixed, *changed]))
         folder.write_run(record)
-
-
-def _is_unfinished(folder: RunFolder, record: RunRecord) -> bool:
-    return record.status != "complete" or folder.count_trials() < len(record.trials)
 
 
 def _go_on(
@@ -85,8 +83,7 @@ def _go_on(
             f"{folder.path} reads CPU and memory by {metering}, and the lab would now read them by "
             f"{machines.metering}: the figures would not be comparable; begin a new run"
         )
-    # What is complete needs no host to ask.
-    if record.programs is not None and _is_unfinished(folder, record):
+    if record.programs is not None:
         changed = changed_programs(record.programs, programs_of(plan, machines))
         _refuse(changed, folder, options)
         _note_mixed(changed, folder, record)

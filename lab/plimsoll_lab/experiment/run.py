@@ -278,6 +278,13 @@ def with_growth(folder: RunFolder, trial: TrialRecord) -> TrialRecord:
     return trial if ratio is None else replace(trial, figures={**trial.figures, LAST_OVER_LINE: ratio})
 
 
+def is_whole(folder: RunFolder, record: RunRecord) -> bool:
+    """Whether nothing is left to be measured."""
+    trials = folder.read_trials()
+    lost = record.search is None and any(has_lost_a_host(trial) for trial in trials)
+    return record.status == "complete" and len(trials) >= len(record.trials) and not lost
+
+
 def carry_out(
     folder: RunFolder,
     record: RunRecord,
