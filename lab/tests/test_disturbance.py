@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from made_records import point_summary, run_record
@@ -16,13 +17,14 @@ from plimsoll_lab.analysis.percentiles import curves
 from plimsoll_lab.analysis.points import summarise_point
 from plimsoll_lab.analysis.run_warnings import doubtful_figures
 from plimsoll_lab.hosts.netns import Network
+from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.store.program_output import LinkWindow
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import Suite
+from plimsoll_lab.suite.spec import PlannedTrial, Suite
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
     cut_record,
@@ -34,8 +36,10 @@ from plimsoll_lab.trial.disturbance import (
 )
 from plimsoll_lab.trial.events import take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
+from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.retry import PASSING_WHERE_INVALID
+from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
 
@@ -53,6 +57,7 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(), None),
         (network(late=5000, moments=9), None),
         (network(lost=1, moments=1), None),
+        (network(lost=1, unread=2, moments=1), "lost 2 packets that they should have delivered during the window"),
         (LinkWindow(silent=True), "said nothing"),
         (network(late=20), None),
         (network(late=21), "were late for 21 of 10000 packets during the window, and nothing says when"),
@@ -99,6 +104,45 @@ def test_a_moment_outside_of_the_window_is_none_of_its_faults() -> None:
     seen = LinkWindow.model_validate(monitor.record(Window(opened_unix_s=10.0, closed_unix_s=12.0)))
     assert (seen.links[0].released_late, seen.disturbances, seen.late_outside) == (90, [], 9)
     assert (unknown_moments(seen), network_warnings(seen)) == (None, [])
+
+
+def test_counts_are_those_of_which_it_is_told_when_packets_were_late_or_lost() -> None:
+    """A packet that was dropped as connections closed spoilt the trial: the counts had it, and when
+    that was came a tenth of a second later.
+    """
+    moment = {"event": "disturbance", "from_unix_s": 12.1, "to_unix_s": 12.2, "late_frames": 0, "lost_frames": 1}
+    told = [
+        {"event": "counters", "unix_s": 11.9, "disturbed": False},
+        {"event": "counters", "unix_s": 12.2, "disturbed": True},
+        moment,
+        {"event": "counters", "unix_s": 12.4, "disturbed": False},
+    ]
+    lines = iter([json.dumps(each) for each in told])
+    emulator = SimpleNamespace(take_lines=lambda: [next(lines)], exit_code=lambda: None)
+    emulated = Network(cast("Any", SimpleNamespace(wait=lambda *_: None)), {}, cast("Any", emulator), {}, ())
+    counts = emulated.counters(12.0, 60)
+    assert counts is not None
+    assert (counts["unix_s"], emulated.disturbances(12.0, 13.0)) == (12.4, [moment])
+
+
+def test_counts_of_which_it_is_never_told_when_are_the_last_ones_there_are() -> None:
+    lines = iter([["{}"], [json.dumps({"event": "counters", "unix_s": 12.2, "disturbed": True})], []])
+    emulator = SimpleNamespace(take_lines=lambda: next(lines), exit_code=lambda: None)
+    emulated = Network(cast("Any", SimpleNamespace(wait=lambda *_: None)), {}, cast("Any", emulator), {}, ())
+    emulated.listen()
+    assert emulated.counters(12.0, 0.0) == {"event": "counters", "unix_s": 12.2, "disturbed": True}
+    assert emulated.counters(12.3, 0.0) is None
+
+
+def test_a_run_ends_where_its_emulator_has() -> None:
+    """Each later server could bind no address, and had failed."""
+    ended = SimpleNamespace(exit_code=lambda: -9, stderr_tail=lambda: "")
+    emulated = Network(cast("Any", None), {}, cast("Any", ended), {}, ())
+    testbed = Testbed(hosts={}, network=emulated)
+    suite, point = cast("Suite", None), cast("Any", None)
+    with pytest.raises(LabError, match=r"ended in mid-run \(killed by SIGKILL, saying: nothing\).*resume") as refusal:
+        run_trial(testbed, "", suite, point, PlannedTrial(number=1, block=1, point=0))
+    assert refusal.value.exit_code == ENVIRONMENT
 
 
 def test_where_most_of_a_window_is_cut_out_its_rate_is_doubted() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -78,18 +79,36 @@ class Network:
                     self._disturbances.append(event)
 
     def counters(self, after_unix_s: float, timeout_s: float) -> Json | None:
-        """The first counts from a moment on; None where the emulator has ended, or the time is over
-        first.
+        """The first counts from a moment on of whose late and lost packets it is told when; where
+        that is not told in time, the last ones. None where the emulator has ended, or has printed
+        none from that moment on.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             self.listen()
-            if self.latest is not None and _unix_s(self.latest, "unix_s") >= after_unix_s:
-                return self.latest
+            found = self.latest
+            if found is not None and _unix_s(found, "unix_s") < after_unix_s:
+                found = None
+            if found is not None and not found.get("disturbed"):
+                return found
             left_s = deadline - time.monotonic()
             if left_s <= 0 or self.emulator.exit_code() is not None:
-                return None
+                return found
             self._local.wait([self.emulator], left_s)
+
+    def refuse_ended(self) -> None:
+        """Raise LabError where the emulator has ended: its links went with it, and over none of
+        them a server shows what it can.
+        """
+        code = self.emulator.exit_code()
+        if code is not None:
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            said = " ".join(self.emulator.stderr_tail().split()) or "nothing"
+            raise LabError(
+                f"the emulator of the links ended in mid-run ({how}, saying: {said}), and the links with it; "
+                "'plimsoll lab resume' goes on over new ones",
+                exit_code=ENVIRONMENT,
+            )
 
     def disturbances(self, from_unix_s: float, to_unix_s: float) -> list[Json]:
         """When the emulator was not the network asked for, of those moments that overlap with a

@@ -75,9 +75,10 @@ def run_trial(
     outputs: Outputs | None = None,
 ) -> TrialRecord:
     """Make one measurement, whatever comes of it. Raises `NoHost` where a cluster lacks a host for
-    it.
+    it, and LabError where the emulator of its links has ended.
     """
     testbed = place_point(as_testbed(place), point)
+    testbed.refuse_lost_links()
     outputs = outputs or Outputs()
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -98,6 +99,7 @@ def run_trial(
             judgement = starved.judgement()
         except HostLost as lost:
             judgement = host_lost(lost.host, lost.reason)
+    testbed.refuse_lost_links()
     sources = FigureSources(
         load=record_of(MeasuredLoadRecord, partial.load),
         connections=partial.connections,

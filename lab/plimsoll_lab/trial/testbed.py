@@ -47,6 +47,11 @@ class Testbed:
         own = self.host(name)
         return any(each.machine == own.machine for each in self.hosts.values() if each is not own)
 
+    def refuse_lost_links(self) -> None:
+        """Raise LabError where the emulator of the links has ended."""
+        if self.network is not None:
+            self.network.refuse_ended()
+
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
         wait_for_any(processes, timeout_s)

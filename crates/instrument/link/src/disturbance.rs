@@ -40,6 +40,11 @@ impl Disturbances {
         self.extend(from, to).lost_frames += frames;
     }
 
+    /// Whether a disturbance is under way.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// When the disturbance is over, if no further trouble comes.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         self.0.map(|current| current.to + GAP)
@@ -78,10 +83,10 @@ mod tests {
         disturbances.lost(start + 50 * MS, start + 60 * MS, 7);
         disturbances.late(start + 90 * MS, start + 95 * MS);
         assert_eq!(disturbances.ends_at(), Some(start + 195 * MS));
-        assert_eq!(disturbances.take_over(start + 194 * MS), None);
+        assert_eq!((disturbances.take_over(start + 194 * MS), disturbances.is_open()), (None, true));
         let whole = Disturbance { from: start, to: start + 95 * MS, late_frames: 2, lost_frames: 7, worst: 5 * MS };
         assert_eq!(disturbances.take_over(start + 195 * MS), Some(whole));
-        assert_eq!((disturbances.take(), disturbances.ends_at()), (None, None));
+        assert_eq!((disturbances.take(), disturbances.ends_at(), disturbances.is_open()), (None, None, false));
     }
 
     #[test]

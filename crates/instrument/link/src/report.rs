@@ -66,6 +66,9 @@ pub enum Report {
     Counters {
         /// Seconds since 1970.
         unix_s: f64,
+        /// Whether they hold late or lost frames of which it is not told yet when: a disturbance is
+        /// under way.
+        disturbed: bool,
         /// The counts.
         #[serde(flatten)]
         totals: Totals,

@@ -189,7 +189,8 @@ impl<'a> Link<'a> {
             self.disturbances.take_over(now).into_iter().for_each(|each| report(disturbance(each)));
             if let (Some(at), Some(interval), true) = (&mut next_report, interval, is_report_due) {
                 *at = (*at + interval).max(now);
-                report(Report::Counters { unix_s: unix_s(now), totals: self.totals() });
+                let disturbed = self.disturbances.is_open();
+                report(Report::Counters { unix_s: unix_s(now), disturbed, totals: self.totals() });
             }
         }
     }
