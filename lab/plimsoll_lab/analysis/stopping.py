@@ -21,8 +21,8 @@ class Stop:
     of: int
     """How many trials that setting has."""
     as_a_whole: bool
-    """Whether every trial there stopped, and this is the outcome; of the control too where there is
-    one."""
+    """Whether every trial there stopped, or was spoilt, and this is the outcome; of the control too
+    where there is one."""
 
 
 def stops(
@@ -34,10 +34,11 @@ def stops(
         measured = [point, *(each for each in controls if each.point == point.point and each.n)]
         numbers = {each.number for each in measured}
         of = sum(each.n for each in measured)
-        stopped = [trial for trial in trials if trial.point in numbers and trial.outcome in STOPPED]
+        here = [trial for trial in trials if trial.point in numbers]
+        none_went_on = all(trial.outcome in {*STOPPED, "invalid"} for trial in here)
         for outcome in STOPPED:
-            mine = [trial for trial in stopped if trial.outcome == outcome]
+            mine = [trial for trial in here if trial.outcome == outcome]
             if mine:
-                as_a_whole = len(stopped) == of and all(each.outcome == outcome for each in measured)
+                as_a_whole = none_went_on and all(each.outcome == outcome for each in measured)
                 found.append(Stop(point=point, outcome=outcome, trials=mine, of=of, as_a_whole=as_a_whole))
     return found
