@@ -1,0 +1,112 @@
+"""Numbers, settings and stops as people read them, where they turn into others."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.summary import verdict_record
+from plimsoll_lab.stats.best import RankedContender
+from plimsoll_lab.stats.verdict import Verdict
+from plimsoll_lab.store.summary_record import StopRecord
+
+
+def test_a_part_has_one_decimal_or_as_many_as_are_asked_for() -> None:
+    assert [formatting.percent(0.0723), formatting.percent(0.0723, 0), formatting.percent(-1e-9)] == [
+        "7.2 %", "7 %", "0.0 %",
+    ]  # fmt: skip
+
+
+def test_a_setting_is_a_word() -> None:
+    assert [formatting.value(each) for each in (5, "epoll", ("a", "b"), ["a", 2], True)] == [
+        "5", "epoll", "a b", "a 2", "True",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"load.each": 1}, "1 each"),
+        ({"load.each": 5000}, "5,000 each"),
+        ({"load.factor": 1.5}, "factor 1.5"),
+        ({"load.connections": 1.5}, "1.5 connections"),
+        ({"server.command": "nginx"}, "nginx"),
+        ({"server.model": "epoll", "load.connections": 1, "load.tls": False}, "model epoll, 1 connection, no tls"),
+        ({"role.big_relay.open_files": 1}, "1 big relay open file"),
+        ({"role.big_relay.active": True}, "big_relay"),
+    ],
+)
+def test_one_of_a_setting_is_said_of_one(values: dict[str, object], said: str) -> None:
+    assert formatting.setting(values) == said
+
+
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [(1.000001, "1.000001x"), (0.999999, "0.999999x"), (1.0000001, "1.000x"), (1.9996, "2.000x"), (2.004, "2.00x")],
+)
+def test_a_ratio_near_one_has_as_many_decimals_as_tell_it_from_one(ratio: float, said: str) -> None:
+    assert formatting.ratio(ratio, None) == said
+
+
+@pytest.mark.parametrize(("ratio", "said"), [(1.000001, "+0.0001 %"), (1.0000001, "+0.0 %"), (0.99999, "-0.001 %")])
+def test_a_change_of_less_than_a_tenth_of_a_percent_is_one(ratio: float, said: str) -> None:
+    assert formatting.change(ratio) == said
+
+
+def stop(**changed: object) -> StopRecord:
+    base = StopRecord(contender="poll", at={}, outcome="hard_limit", reason="no descriptors", held=None)
+    return base.model_copy(update=changed)
+
+
+def test_how_a_contender_stopped_is_said_with_how_often() -> None:
+    assert formatting.stop(stop()) == "hard limit"
+    assert formatting.stop(stop(trials=(6, 12))) == "hard limit in 6 of 12 trials"
+    assert formatting.stop(stop(outcome="failed", trials=(1000, 2000))) == "failed in 1,000 of 2,000 trials"
+    assert formatting.how_often(stop()) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (0.5, "count", "0.5"),
+        (1000.5, "count", "1,000.5"),
+        (-3.0, "count", "-3"),
+        (0.0, "count", "0"),
+        (0.25, "count", "0.250"),
+        (0.0, "ratio", "0 %"),
+        (1.0, "ratio", "100 %"),
+        (0.0, "per_s", "0/s"),
+        (2.0**20, "bytes", "1.00 MiB"),
+        (2.0**30, "bytes", "1.00 GiB"),
+        (1e9, "bits_per_s", "1.00 Gbit/s"),
+        (999.9e-6, "s", "1,000 us"),
+    ],
+)
+def test_a_figure_at_the_edge_of_its_unit(value: float, unit: str, said: str) -> None:
+    assert formatting.number(value, unit) == said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.5, "0 s"), (0.6, "1 s"), (59.5, "1 min 0 s"), (60.4, "1 min 0 s")])
+def test_a_time_is_in_whole_seconds(seconds: float, said: str) -> None:
+    assert formatting.elapsed(seconds) == said
+    assert formatting.duration(seconds) == f"about {said}"
+
+
+def test_a_place_in_a_verdict_without_an_upper_bound_has_none() -> None:
+    verdict = Verdict(
+        figure="x", better="lower", at={}, contenders=["a", "c", "d"], best=["a"], best_within=None,
+        others=[
+            RankedContender(name="c", ratio=1.5, at_least=1.418, at_most=1.6),
+            RankedContender(name="d", ratio=4.0, at_least=3.329, at_most=math.inf),
+        ],
+        unranked={}, winner="a", runner_up="c", ratio=0.99, ratio_ci95=None, p_adjusted=1.0, noise_floor=None, blocks=9,
+        call="better", level=[], reason="",
+    )  # fmt: skip
+    found = verdict_record(verdict).others
+    assert [(each.name, each.ratio, each.at_least, each.ci) for each in found] == [
+        ("c", 1.5, 1.418, (1.418, 1.6)),
+        ("d", 4.0, 3.329, (3.329, None)),
+    ]
+    assert [each.at_most for each in found] == [1.6, None]
