@@ -25,6 +25,7 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import PlannedTrial, Suite
+from plimsoll_lab.trial import testbed
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
     cut_record,
@@ -39,7 +40,6 @@ from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.link_monitor import LinkMonitor
 from plimsoll_lab.trial.retry import PASSING_WHERE_INVALID
-from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
 
@@ -138,10 +138,10 @@ def test_a_run_ends_where_its_emulator_has() -> None:
     """Each later server could bind no address, and had failed."""
     ended = SimpleNamespace(exit_code=lambda: -9, stderr_tail=lambda: "")
     emulated = Network(cast("Any", None), {}, cast("Any", ended), {}, ())
-    testbed = Testbed(hosts={}, network=emulated)
+    emulated_hosts = testbed.Testbed(hosts={}, network=emulated)
     suite, point = cast("Suite", None), cast("Any", None)
     with pytest.raises(LabError, match=r"ended in mid-run \(killed by SIGKILL, saying: nothing\).*resume") as refusal:
-        run_trial(testbed, "", suite, point, PlannedTrial(number=1, block=1, point=0))
+        run_trial(emulated_hosts, "", suite, point, PlannedTrial(number=1, block=1, point=0))
     assert refusal.value.exit_code == ENVIRONMENT
 
 

@@ -20,8 +20,8 @@ from plimsoll_lab.suite.figures import FIGURES, figure_named, figures_of, read_l
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Placement, Point, Role
+from plimsoll_lab.trial import testbed
 from plimsoll_lab.trial.figures import FigureSources, late_of_parts, least_cores, sequences, trial_figures
-from plimsoll_lab.trial.testbed import Testbed
 from plimsoll_lab.trial.window import Window
 
 SUMMARY: Json = {
@@ -202,13 +202,13 @@ def test_sockets_of_other_hosts_and_sockets_that_a_group_has_counted_are_no_memo
 
 
 def test_hosts_share_a_machine_where_the_kernel_is_one() -> None:
-    def testbed(**machines: str) -> Testbed:
+    def hosts_on(**machines: str) -> testbed.Testbed:
         hosts = {name: SimpleNamespace(machine=machine) for name, machine in machines.items()}
-        return Testbed(hosts=cast("dict[str, Host]", hosts))
+        return testbed.Testbed(hosts=cast("dict[str, Host]", hosts))
 
-    assert not testbed(local="a").shares_machine(None)
-    assert testbed(local="a", h1="a", h2="a").shares_machine("h1")
-    cluster = testbed(h1="a", h2="b", h3="b")
+    assert not hosts_on(local="a").shares_machine(None)
+    assert hosts_on(local="a", h1="a", h2="a").shares_machine("h1")
+    cluster = hosts_on(h1="a", h2="b", h3="b")
     assert [cluster.shares_machine(name) for name in ("h1", "h2", "h3")] == [False, True, True]
 
 
