@@ -63,7 +63,9 @@ def test_where_server_and_generator_use_up_one_machine_that_is_the_limit() -> No
     # What the generator cannot do with any server is its own limit.
     assert who_limited(OK, rate=60_000, ceiling=100_000, null_misses=misses, crowded=True)[0] == "generator"
     assert who_limited(OK, rate=85_000, ceiling=100_000, null_misses=never_asked, crowded=True)[0] == "generator"
-    assert who_limited(LATE, rate=3_153, ceiling=120_000, null_misses=never_asked, crowded=True)[0] == "server"
+    # A server of 256 threads took the CPU that the generator wanted: "the server", and "what breaks
+    # first: generator limited", 50 ms late at less than half of what it can.
+    assert who_limited(LATE, rate=75_000, ceiling=190_000, null_misses=never_asked, crowded=True)[0] == "environment"
 
 
 def test_how_near_the_ceiling_the_generator_was_is_said() -> None:

@@ -47,7 +47,7 @@ def who_limited(
     # growth of a backlog in a short window is a matter of one request then.
     if not suspect and null_misses(far_below):
         return "generator", "the generator misses the limits against a null server too"
-    if crowded and not suspect:
-        # With a generator elsewhere the server would have had more.
+    if crowded:
+        # With a generator elsewhere the server would have had more, and the generator too.
         return "environment", None
     return "server", None
