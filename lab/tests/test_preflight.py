@@ -149,6 +149,16 @@ def test_cpus_that_there_are_not_are_refused() -> None:
     assert f"CPUs {own}, 8191, and this machine gives {own}" in far["CPUs"].message
 
 
+def test_the_load_of_the_machine_is_held_against_all_of_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 64 it was called busy where the laboratory may use two."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    for load, level in ((3.0, "ok"), (60.0, "warn")):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, load, load))
+        found = findings(None)["other load"]
+        assert (found.level, found.message) == (level, f"a load average of {load:.2f} on 64 CPUs")
+
+
 def test_more_connections_than_ports_are_refused_with_the_addresses_that_would_do() -> None:
     found = findings(plan(100_000, NETWORK.format(backend="tap", addresses=2)))["ports"]
     assert found.level == "refuse"

@@ -396,7 +396,8 @@ def _steal() -> Iterator[Finding]:
 
 
 def _busy() -> Iterator[Finding]:
-    load, cpus = os.getloadavg()[0], len(os.sched_getaffinity(0))
+    # The load is that of the whole machine, however few of its CPUs the laboratory may use.
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     said = f"a load average of {load:.2f} on {cpus} CPUs"
     if load > LOAD_A_CPU * cpus:
         yield Finding(check="other load", level="warn", message=said, fix="close what else runs on this machine")
