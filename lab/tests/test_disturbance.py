@@ -57,7 +57,6 @@ def network(*, late: int = 0, lost: int = 0, unread: int = 0, moments: int = 0) 
         (network(), None),
         (network(late=5000, moments=9), None),
         (network(lost=1, moments=1), None),
-        (network(lost=1, unread=2, moments=1), "lost 2 packets that they should have delivered during the window"),
         (LinkWindow(silent=True), "said nothing"),
         (network(late=20), None),
         (network(late=21), "were late for 21 of 10000 packets during the window, and nothing says when"),

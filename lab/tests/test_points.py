@@ -64,9 +64,9 @@ def test_a_point_ends_as_most_of_its_trials_and_has_a_result_where_half_of_them_
     ("reasons", "told"),
     [
         (["it died", "it did not listen", "it did not listen."], "it died"),
-        (["it died", "it did not listen", "it did not listen"], "it did not listen (2 of 3)"),
-        (["it died", "it did not listen.", "it did not listen."], "it did not listen (2 of 3)"),
-        (["it died", "it died", "it did not listen", "it did not listen"], "it died (2 of 4)"),
+        (["it died", "it did not listen", "it did not listen"], "it did not listen (mostly)"),
+        (["it died", "it did not listen.", "it did not listen."], "it did not listen (mostly)"),
+        (["it died", "it died", "it did not listen", "it did not listen"], "it died (among others)"),
         (["it died.", "it died."], "it died."),
         ([None, None, "it died"], None),
     ],

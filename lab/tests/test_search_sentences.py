@@ -157,12 +157,13 @@ def test_an_answer_is_held_only_where_all_fresh_trials_that_it_asks_for_have_pas
     assert told == f"{carries}{more}{LIMITED}"
 
 
-def test_an_answer_that_one_of_its_searches_did_not_confirm_is_not_held() -> None:
+def test_an_answer_is_held_where_one_of_its_searches_has_confirmed_it() -> None:
     sure: dict[str, object] = {"confirmed": 8, "trial_s": 10.0, "held_s": 200.0}
     early: dict[str, object] = {"state": "out of patience", "confirmed": 2, "trial_s": 10.0, "held_s": 20.0}
     for changes, more in (
-        ((sure, early, sure), ", and not confirmed: 2 of the 8 fresh trials that it asks for had passed"),
+        ((sure, early, sure), ", held for 3 min 20 s"),
         ((sure, sure, early), ", held for 3 min 20 s"),
+        ((early, early, sure), ", and not confirmed: 2 of the 8 fresh trials that it asks for had passed"),
     ):
         run = run_of([(1000, 1100), (1000, 1100), (990, 1090)])
         run.searches = [each.model_copy(update=change) for each, change in zip(run.searches, changes, strict=True)]

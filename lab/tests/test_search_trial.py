@@ -20,7 +20,7 @@ from plimsoll_lab.analysis.search_trial import (
     share_cpus,
     what_broke,
 )
-from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, TrialRecord
+from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, RoleRecord, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_file, read_text
@@ -414,6 +414,9 @@ def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_g
     machine: MachineRecord = {} if busy is None else {"busy_cores": busy}
     bad = replace(BAD, machine=machine, figures=figures(server__cpu_cores=0.92, generator__cpu_cores=generator))
     assert crowded([bad, bad], [bad], MACHINE) is found
+    # Also where the generator was late, as it would be there.
+    late = replace(bad, outcome="generator_limited")
+    assert crowded([late, late], [bad], MACHINE) is found
 
 
 @pytest.mark.parametrize(
@@ -468,6 +471,21 @@ def test_a_lab_that_may_use_two_of_eight_cpus_compares_with_each_what_was_busy_t
     environment = MACHINE.model_copy(update={"cpus_online": 8})
     assert [each.text for each in what_broke(SUITE, [bad], [bad], environment).causes] == ([text] if text else [])
     assert crowded([bad], [bad], environment) is found
+
+
+@pytest.mark.parametrize(("busy", "found"), [(2.0, True), (2.11, False), (1.79, False)])
+def test_of_further_parts_all_that_was_busy_is_theirs_where_it_is_no_more_than_the_labs_cpus(
+    *, busy: float, found: bool
+) -> None:
+    """What a forwarder or the emulator uses is in no figure of the server or the generator."""
+    role: RoleRecord = {"name": "forwarder", "kind": "forward"}
+    bad = replace(
+        BAD,
+        machine={"busy_cores": busy},
+        roles=(role,),
+        figures=figures(server__cpu_cores=0.7, generator__cpu_cores=0.4),
+    )
+    assert crowded([bad], [bad], MACHINE.model_copy(update={"cpus_online": 8})) is found
 
 
 def test_nothing_is_said_of_a_machine_that_is_not_known() -> None:

@@ -199,6 +199,7 @@ def test_no_file_of_a_run_holds_a_secret_and_resume_takes_it_from_the_suite(tmp_
     assert again.returncode in {0, 4}, again.stderr
     assert (runs / "0001/trials/0002.json").is_file()
     assert files_with(runs, SECRET) == []
+    (runs / "0001/trials/0002.json").unlink()
     suite.write_text(text.replace("sleep 600", "sleep 300"))
     refused = lab("resume", "runs/0001")
     assert refused.returncode == 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.environments import differences_between
-from plimsoll_lab.analysis.family import ROUNDING, cut_share, is_lower_bound, is_told_less, may_tell, unlike_shares
+from plimsoll_lab.analysis.family import LOWER_BOUND, ROUNDING, cut_share, is_told_less, may_tell, unlike_shares
 from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.analysis.repeats import REMEDY, as_first_measured
 from plimsoll_lab.analysis.severity import graded
@@ -329,7 +329,7 @@ def _are_bounds(figure: str, seen: Sequence[Sequence[_PointResult]]) -> str | No
     """Why a rate may not be compared: of many trials the generator was the limit, and the server
     may do more; figures are of the others, which are the slowest.
     """
-    if not is_lower_bound(figure):
+    if figure not in LOWER_BOUND:
         return None
     a, b = (statistics.fmean(each.limited for each in side) for side in seen)
     if max(a, b) <= STOPPED_MORE + ROUNDING:

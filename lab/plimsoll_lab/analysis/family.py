@@ -17,7 +17,7 @@ from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.store.records import GENERATOR_WARNINGS, MACHINE_WARNINGS, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import PointSummary
-from plimsoll_lab.suite.figures import is_response_time, of_all
+from plimsoll_lab.suite.figures import is_response_time
 from plimsoll_lab.suite.settings import Settings
 
 WITHOUT_RESULT = {"generator_limited": "the generator was the limit", "invalid": "its trials are not valid"}
@@ -195,7 +195,8 @@ def without(setting: Settings, compare: str | None) -> Settings:
 
 
 LOWER_BOUND = ("completed_rate", "goodput_bits_per_s", "requests.completed")
-"""Figures of which a generator at its own limit gives a lower bound."""
+"""Figures of which a generator at its own limit gives a lower bound. Not those of one of several
+generators, or of a role: it gets more of the server while another one asks for less."""
 SERVERS_OWN = ("server.cpu_us_per_request",)
 """Figures that a generator at its own limit does not spoil."""
 NEVER_ESTABLISHED = "connections.never_established"
@@ -207,13 +208,6 @@ OF_CONNECTIONS = (
 )
 """Figures that grow with the connections that are up: such a generator does not spoil them where
 all that it was to open were up at once, and else gives a lower bound."""
-
-
-def is_lower_bound(figure: str) -> bool:
-    """Whether a generator at its own limit gives a lower bound of a figure, of all generators, of
-    one or of a role.
-    """
-    return of_all(figure) in LOWER_BOUND
 
 
 def value_of(trial: TrialRecord, figure: str) -> Value | None:
@@ -229,10 +223,9 @@ def value_of(trial: TrialRecord, figure: str) -> Value | None:
         return None
     if figure == NEVER_ESTABLISHED:
         return found if all_were_up(trial.figures) else None
-    grows = of_all(figure) in OF_CONNECTIONS
-    if is_lower_bound(figure) or (grows and not all_were_up(trial.figures)):
+    if figure in LOWER_BOUND or (figure in OF_CONNECTIONS and not all_were_up(trial.figures)):
         return (found, math.inf)
-    return found if grows or figure in SERVERS_OWN else None
+    return found if figure in {*SERVERS_OWN, *OF_CONNECTIONS} else None
 
 
 def all_were_up(figures: Mapping[str, float]) -> bool:

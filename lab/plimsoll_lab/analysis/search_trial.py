@@ -338,9 +338,12 @@ def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environmen
     used = _server_cores(bad)
     if used is not None and abs(used - round(used)) <= OWN_CORES and out_of_cpu(bad, every, environment):
         return False
-    generator = medians(bad, ("generator.cpu_cores",)).get("generator.cpu_cores", 0.0)
+    # Also of trials in which it was late, as the CPU that it wanted was taken.
+    found = [trial.figures["generator.cpu_cores"] for trial in bad if "generator.cpu_cores" in trial.figures]
     busy = _busy(bad, environment)
-    return busy is not None and busy.cores >= CROWDED * busy.cpus and generator >= GENERATORS_PART * busy.cpus
+    if busy is None or not found:
+        return False
+    return busy.cores >= CROWDED * busy.cpus and statistics.median(found) >= GENERATORS_PART * busy.cpus
 
 
 def share_cpus(point: Point) -> bool:
@@ -374,7 +377,8 @@ class _Busy:
 
 def _busy(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> _Busy | None:
     """Of the server's machine. Where the lab may use only a part of its CPUs, as in a container, of
-    these alone: what the server and the generators used.
+    these alone: what the server and the generators used. Of further parts that is not known, and
+    all that was busy is taken for theirs where it is no more than these CPUs.
     """
     found = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
     # Earlier records do not tell how many CPUs the machine has.
@@ -385,8 +389,11 @@ def _busy(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> _Busy |
     names = ("server.cpu_cores", "generator.cpu_cores")
     used = medians(bad, names)
     own = min(busy, sum(used.values()))
+    has_further = any(trial.roles or trial.network or "clocks" in trial.hosts for trial in bad)
+    if has_further:
+        own = busy
     # Of a server that already ran it is not known what it used.
-    if cpus < online and len(used) == len(names) and own <= OWN_AT_MOST * cpus:
+    if cpus < online and (has_further or len(used) == len(names)) and own <= OWN_AT_MOST * cpus:
         return _Busy(cores=own, cpus=cpus, whose="lab")
     return _Busy(cores=busy, cpus=online, whose="machine")
 

@@ -63,6 +63,8 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     at_answer = [each for each in decided if (each.lower or 0) == lower]
     # What broke is told of one search: of several it would not be one server's.
     typical = next((each for each in (*at_answer, *decided) if each.limited_by == limited_by), None)
+    # Of those that confirmed it, if any did.
+    held = [each for each in at_answer if is_confirmed(run, each)] or at_answer
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
@@ -76,7 +78,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
         lowers=lowers,
         uppers=uppers,
         spread=(max(carried) - min(carried)) / middle if middle else None,
-        held_s=min((each.held_s for each in at_answer), default=0.0),
+        held_s=min((each.held_s for each in held), default=0.0),
         limited_by=limited_by,
         first_break=None if typical is None else first_break(typical.broke),
         causes=[] if typical is None or typical.broke is None else [each.code for each in typical.broke.causes],
@@ -309,12 +311,12 @@ def _held(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]
     """How long fresh trials held the answer; of one that is not confirmed, how many had passed."""
     if found.lower is None:
         return ""
-    unsure = [each for each in decided if each.lower == found.lower and not is_confirmed(run, each)]
-    if not unsure:
+    at_answer = [each for each in decided if each.lower == found.lower]
+    if any(is_confirmed(run, each) for each in at_answer):
         held_s = found.held_s
         told = formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, "s")
         return f", held for {told}" if held_s else ""
-    passed = min(each.confirmed for each in unsure)
+    passed = max((each.confirmed for each in at_answer), default=0)
     if not passed:
         return ", and not confirmed by fresh trials"
     if passed < NEEDED:

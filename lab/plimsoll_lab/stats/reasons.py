@@ -15,13 +15,14 @@ def reasons_once(told: Mapping[str, str]) -> str:
 
 
 def usual_reason(reasons: Sequence[str | None]) -> str | None:
-    """The reason that most gave, of as many the first: `it died (5 of 6)` where one gave another.
-    Where each differs, as by a number, the first stands for them.
+    """The reason that most gave, of as many the first: `it died (mostly)` where one gave another,
+    `(among others)` where no more than half gave this one. Where each differs, as by a number, the
+    first stands for them.
     """
     reason, count = Counter(reasons).most_common(1)[0]
     if reason is None or count in {1, len(reasons)}:
         return reason
-    return f"{reason.rstrip('.')} ({count:,} of {len(reasons):,})"
+    return f"{reason.rstrip('.')} ({'mostly' if 2 * count > len(reasons) else 'among others'})"
 
 
 def counted(count: int, one: str) -> str:

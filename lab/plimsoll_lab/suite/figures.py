@@ -224,19 +224,12 @@ def capacity_figure(search: SearchSettings) -> Figure:
     return Figure(name=CAPACITY, label="capacity", unit="per_s" if search.key == "rate" else "count", better="higher")
 
 
-def of_all(name: str) -> str:
-    """The name of a figure of all generators; the same of a role's, or of one generator's among
-    several.
-    """
-    match = _PART.fullmatch(name)
-    return match[3] if match else name
-
-
 def is_response_time(name: str) -> bool:
     """Whether a figure is a response time, of all generators or of one: a late generator hides some
     of these, a trial at a time.
     """
-    return of_all(name).startswith("response_time_us.")
+    match = _PART.fullmatch(name)
+    return (match[3] if match else name).startswith("response_time_us.")
 
 
 _UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s|(?<!per_)s)(?=\.|$)")

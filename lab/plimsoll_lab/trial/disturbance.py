@@ -66,7 +66,9 @@ def unknown_moments(network: LinkWindow | None, requests: int = 0) -> str | None
         return None
     if network.silent:
         return "the emulator of the links said nothing after the window: it hung, or ended"
-    lost = sums(network)[2] - sum(each.lost_frames for each in network.disturbances)
+    if network.disturbances:
+        return None
+    lost = sums(network)[2]
     faults = [f"lost {lost} packets that they should have delivered"] if lost > LOST_TOLERATED * requests else []
     faults += _late_unknown(network)
     return f"the links {' and '.join(faults)} during the window, and nothing says when" if faults else None

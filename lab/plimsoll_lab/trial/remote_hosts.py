@@ -52,8 +52,9 @@ class RemoteHosts:
                 host.clock_offset_s = self._before[name].known_s
             yield
         except ENDS_EARLY:
+            # What ended the trial is told, and not why a file of it could not be brought back.
             for name in self._hosts:
-                with contextlib.suppress(HostLost):
+                with contextlib.suppress(LabError, OSError):
                     self._collect_from(name, records, capture)
             raise
         finally:

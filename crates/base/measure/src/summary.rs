@@ -13,6 +13,9 @@ use crate::times::{Times, TimesSummary};
 /// added.
 pub const SCHEMA_VERSION: u32 = 2;
 
+/// A connect that takes as long was sent more than once (RFC 6298, section 2.1), in microseconds.
+const FIRST_TIMEOUT_US: f64 = 1e6;
+
 /// The names of histograms in a record: the paths of their figures, in nanoseconds.
 pub(crate) const RESPONSE: &str = "response_time_ns";
 pub(crate) const ANSWERED: &str = "answered_time_ns";
@@ -289,11 +292,12 @@ impl Summary {
         summary
     }
 
-    /// Whether connections were lost, or connects failed, before the window or in it. One that ends
-    /// as agreed with its answer is not lost, though it is opened again.
+    /// Whether connections were lost, or connects failed or had to be repeated, before the window
+    /// or in it. One that ends as agreed with its answer is not lost, though it is opened again.
     pub fn has_lost_connections(&self) -> bool {
         let errors = self.warm_up.errors.of_connections() + self.errors.of_connections();
-        self.connections.failed + self.connections.ended_idle + errors > 0
+        let repeated = self.establishment_time_us.max >= FIRST_TIMEOUT_US;
+        self.connections.failed + self.connections.ended_idle + errors > 0 || repeated
     }
 
     /// Sets every time and histogram of the record.

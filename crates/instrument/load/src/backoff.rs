@@ -40,10 +40,10 @@ pub(crate) struct History {
     attempts: u16,
     /// Whether it was ever up.
     pub(crate) was_established: bool,
-    /// Whether it came up since its last connect.
-    came_up: bool,
-    /// Whether an attempt to open it has failed since it was last up.
-    failed: bool,
+    /// Whether it is lost by a time-out of ours.
+    timed_out: bool,
+    /// Whether it was so the last time.
+    was_timed_out: bool,
     /// Whether a request was answered since its last connect, and nothing lost since.
     pub(crate) answered: bool,
 }
@@ -61,7 +61,6 @@ pub(crate) enum Retry {
 
 impl History {
     pub(crate) fn connecting(&mut self) {
-        self.came_up = false;
         // With `--reconnect` the next request of a sequence has a connection of its own, and that
         // is no further attempt at the sequence.
         let goes_on = std::mem::take(&mut self.answered);
@@ -70,7 +69,6 @@ impl History {
 
     /// It is up; whether for the first time.
     pub(crate) fn established(&mut self) -> bool {
-        (self.came_up, self.failed) = (true, false);
         !std::mem::replace(&mut self.was_established, true)
     }
 
@@ -82,15 +80,21 @@ impl History {
         }
     }
 
-    /// Whether it was up, and an attempt to open it again has failed since.
+    /// Its request was not answered in time, and it is ended for that.
+    pub(crate) fn timed_out(&mut self) {
+        self.timed_out = true;
+    }
+
+    /// Whether it was up, and could not be opened again since, or was ended without an answer. One
+    /// that was ended for a time-out can be.
     pub(crate) fn could_not_be_kept(&self) -> bool {
-        self.was_established && self.failed
+        self.was_established && self.attempts > 1 && !self.was_timed_out
     }
 
     /// What follows the loss of the connection, or the failure of a connect.
     pub(crate) fn after_loss(&mut self, rules: Rules, random: &mut impl Rng) -> Retry {
         let answered = std::mem::take(&mut self.answered);
-        self.failed |= !self.came_up;
+        self.was_timed_out = std::mem::take(&mut self.timed_out);
         let tries = match rules.recovery {
             Recovery::Restart { attempts } => attempts,
             Recovery::GiveUp if self.was_established => ATTEMPTS,
@@ -167,19 +171,23 @@ mod tests {
     #[test]
     fn a_connection_whose_requests_time_out_is_kept_as_long_as_it_can_be_opened_again() {
         let mut history = History::default();
+        let mut random = StdRng::seed_from_u64(1);
         for _ in 0..3 {
             history.connecting();
             history.established();
-            history.after_loss(TIMED, &mut StdRng::seed_from_u64(1));
+            history.timed_out();
+            history.after_loss(TIMED, &mut random);
             assert!(!history.could_not_be_kept());
         }
         history.connecting();
         assert!(!history.could_not_be_kept(), "the attempt is under way");
-        history.after_loss(TIMED, &mut StdRng::seed_from_u64(1));
+        history.after_loss(TIMED, &mut random);
+        assert!(history.could_not_be_kept(), "it has failed");
+        // As behind a balancer without a server: each comes up, and is ended.
         history.connecting();
-        assert!(history.could_not_be_kept());
         history.established();
-        assert!(!history.could_not_be_kept());
+        history.after_loss(TIMED, &mut random);
+        assert!(history.could_not_be_kept());
     }
 
     #[test]

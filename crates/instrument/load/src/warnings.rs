@@ -71,7 +71,7 @@ pub fn summarise(config: &Config, outcome: &Outcome) -> Summary {
         StopCondition::Time(length) => outcome.elapsed >= length,
         StopCondition::Requests(_) | StopCondition::Each(_) => {
             let Requests { scheduled, unsent, in_flight, .. } = summary.requests;
-            scheduled - unsent - in_flight == config.requests_asked_for()
+            unsent + in_flight == 0 && scheduled >= config.requests_asked_for()
         }
     };
     let interrupted = outcome.interrupted.filter(|_| !is_whole);

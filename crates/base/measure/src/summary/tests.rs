@@ -61,7 +61,8 @@ fn connections_are_lost_that_were_given_up_or_never_up_or_whose_requests_failed(
     let mut agreed = Summary::default();
     agreed.connections.reopened = 1;
     assert!(!agreed.has_lost_connections());
-    let lose: [fn(&mut Summary); 6] = [
+    let lose: [fn(&mut Summary); 7] = [
+        |record| record.establishment_time_us.max = 1e6,
         |record| record.connections.failed = 1,
         |record| record.connections.ended_idle = 1,
         |record| record.errors.timeout = 1,

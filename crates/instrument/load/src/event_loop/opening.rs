@@ -216,6 +216,9 @@ impl<P: Protocol, S: Sockets> EventLoop<P, S> {
         connection.resumes_at = (connection.state == State::Due).then_some(connection.intended);
         let place = self.place(connection.number);
         self.ledger.connection_lost(place, request, cause, now);
+        if cause == Cause::Timeout {
+            connection.history.timed_out();
+        }
         if let StopCondition::Each(each) = self.shared.config.stop_condition {
             match self.shared.config.recovery {
                 Recovery::GiveUp => return self.give_up(connection, now),

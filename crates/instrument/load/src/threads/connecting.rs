@@ -128,6 +128,9 @@ impl<P: Protocol> Client<'_, P> {
         self.cross_boundaries(now);
         let request = self.under_way.take();
         self.ledger.connection_lost(0, request, cause, now);
+        if cause == Cause::Timeout {
+            self.history.timed_out();
+        }
         self.show();
         self.disconnect();
         match (self.shared.config.stop_condition, self.shared.config.recovery) {
