@@ -114,6 +114,20 @@ def test_files_of_a_trial_that_ended_early_come_back_once_from_the_hosts_that_ar
     assert not there.exists()
 
 
+def test_a_trial_ends_by_its_own_reason_where_its_files_cannot_be_written(host: Host, tmp_path: Path) -> None:
+    remote, records = RemoteHosts({"h2": host}), tmp_path / "records"
+    records.write_text("no folder")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(remote.prepared(1.0, records, None))
+        assert host.records is not None
+        there = Path(host.records)
+        (there / "server.log").write_bytes(b"why it ended")
+        trial = stack.pop_all()
+    with pytest.raises(TrialFailure, match="the server ended"), trial:
+        raise TrialFailure("the server ended")
+    assert not there.exists()
+
+
 def test_files_that_have_come_back_are_not_brought_back_again(host: Host, tmp_path: Path) -> None:
     remote = RemoteHosts({"h2": host})
     with contextlib.ExitStack() as stack:

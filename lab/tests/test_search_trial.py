@@ -417,6 +417,9 @@ def test_a_machine_is_crowded_where_all_of_it_is_busy_and_a_good_part_with_the_g
     # Also where the generator was late, as it would be there.
     late = replace(bad, outcome="generator_limited")
     assert crowded([late, late], [bad], MACHINE) is found
+    # Not where the server refused connections, or died: that is its own doing.
+    for outcome in ("hard_limit", "failed"):
+        assert not crowded([replace(bad, outcome=outcome)], [bad], MACHINE)
 
 
 @pytest.mark.parametrize(
@@ -446,6 +449,7 @@ def test_a_thread_that_has_a_whole_cpu_and_can_use_no_more_is_its_servers_limit_
             BAD, machine={"busy_cores": 1.85}, figures=figures(server__cpu_cores=used, generator__cpu_cores=0.6)
         )
         assert crowded([bad], [bad], MACHINE) is found
+        assert crowded([replace(bad, outcome="generator_limited")], [bad], MACHINE) is found
 
 
 @pytest.mark.parametrize(
@@ -471,20 +475,32 @@ def test_a_lab_that_may_use_two_of_eight_cpus_compares_with_each_what_was_busy_t
     environment = MACHINE.model_copy(update={"cpus_online": 8})
     assert [each.text for each in what_broke(SUITE, [bad], [bad], environment).causes] == ([text] if text else [])
     assert crowded([bad], [bad], environment) is found
+    assert crowded([replace(bad, outcome="generator_limited")], [bad], environment) is found
+
+
+@pytest.mark.parametrize(("cores", "found"), [(0.9, True), (0.1, False), (None, False)])
+def test_the_cpu_of_further_parts_is_part_of_what_the_lab_used(*, cores: float | None, found: bool) -> None:
+    """Server and generator used 1.1 of the two CPUs that the laboratory may use, a forwarder the
+    rest; or other programs, on six CPUs that are not its own.
+    """
+    further: RoleRecord = {"name": "forwarder", "kind": "forward", "cpu_cores": cores}
+    counted: RoleRecord = {"name": "load-2", "kind": "load", "cpu_cores": 0.4, "measured": True}
+    bad = replace(
+        BAD,
+        machine={"busy_cores": 2.0},
+        roles=(further, counted),
+        figures=figures(server__cpu_cores=0.7, generator__cpu_cores=0.4),
+    )
+    assert crowded([bad], [bad], MACHINE.model_copy(update={"cpus_online": 8})) is found
 
 
 @pytest.mark.parametrize(("busy", "found"), [(2.0, True), (2.11, False), (1.79, False)])
-def test_of_further_parts_all_that_was_busy_is_theirs_where_it_is_no_more_than_the_labs_cpus(
+def test_over_emulated_links_all_that_was_busy_is_theirs_where_it_is_no_more_than_the_labs_cpus(
     *, busy: float, found: bool
 ) -> None:
-    """What a forwarder or the emulator uses is in no figure of the server or the generator."""
-    role: RoleRecord = {"name": "forwarder", "kind": "forward"}
-    bad = replace(
-        BAD,
-        machine={"busy_cores": busy},
-        roles=(role,),
-        figures=figures(server__cpu_cores=0.7, generator__cpu_cores=0.4),
-    )
+    """What the emulator uses is in no figure of a trial."""
+    used = figures(server__cpu_cores=0.7, generator__cpu_cores=0.4)
+    bad = replace(BAD, machine={"busy_cores": busy}, network={"links": []}, figures=used)
     assert crowded([bad], [bad], MACHINE.model_copy(update={"cpus_online": 8})) is found
 
 

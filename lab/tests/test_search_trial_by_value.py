@@ -185,8 +185,10 @@ def test_a_server_whose_cpu_is_not_known_may_have_filled_its_machine() -> None:
     assert not out_of_cpu([changed(BAD, server__cpu_cores=None)], [BAD], MACHINE)
 
 
-def test_trials_without_a_result_tell_nothing_of_the_cpu_and_lack_none_at_a_higher_load() -> None:
-    assert what_broke(SUITE, [LATE], [LATE], MACHINE).causes == []
+def test_trials_in_which_a_server_stopped_tell_nothing_of_the_cpu_and_lack_none_at_a_higher_load() -> None:
+    for outcome in ("failed", "hard_limit", "invalid"):
+        stopped = replace(GOOD, outcome=outcome, reason="it stopped")
+        assert what_broke(SUITE, [stopped], [stopped], MACHINE).causes == []
     assert out_of_cpu([BAD], [BAD, changed(BAD, server__cpu_cores=None)], MACHINE)
     # A machine whose CPUs nobody counted is never full.
     unknown = MACHINE.model_copy(update={"cpus": None})

@@ -338,12 +338,10 @@ def crowded(bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environmen
     used = _server_cores(bad)
     if used is not None and abs(used - round(used)) <= OWN_CORES and out_of_cpu(bad, every, environment):
         return False
-    # Also of trials in which it was late, as the CPU that it wanted was taken.
-    found = [trial.figures["generator.cpu_cores"] for trial in bad if "generator.cpu_cores" in trial.figures]
-    busy = _busy(bad, environment)
-    if busy is None or not found:
+    busy, generator = _busy(bad, environment), _cores(bad, "generator.cpu_cores")
+    if busy is None or generator is None:
         return False
-    return busy.cores >= CROWDED * busy.cpus and statistics.median(found) >= GENERATORS_PART * busy.cpus
+    return busy.cores >= CROWDED * busy.cpus and generator >= GENERATORS_PART * busy.cpus
 
 
 def share_cpus(point: Point) -> bool:
@@ -356,8 +354,17 @@ def share_cpus(point: Point) -> bool:
     return together and not (server and load and server.isdisjoint(load))
 
 
+def _cores(bad: Sequence[TrialRecord], figure: str) -> float | None:
+    """The median CPU of trials in which the server answered: also of those in which the generator
+    was late, as the CPU that it wanted may have been taken.
+    """
+    answered = [trial.figures for trial in bad if trial.outcome in {"ok", "generator_limited"}]
+    found = [figures[figure] for figures in answered if figure in figures]
+    return statistics.median(found) if found else None
+
+
 def _server_cores(bad: Sequence[TrialRecord]) -> float | None:
-    return medians(bad, ("server.cpu_cores",)).get("server.cpu_cores")
+    return _cores(bad, "server.cpu_cores")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -377,8 +384,9 @@ class _Busy:
 
 def _busy(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> _Busy | None:
     """Of the server's machine. Where the lab may use only a part of its CPUs, as in a container, of
-    these alone: what the server and the generators used. Of further parts that is not known, and
-    all that was busy is taken for theirs where it is no more than these CPUs.
+    these alone: what the parts of the trials used. Of emulated links, and of which host of a
+    cluster used what, that is not known: all that was busy is taken for theirs where it is no more
+    than these CPUs.
     """
     found = [trial.machine["busy_cores"] for trial in bad if "busy_cores" in trial.machine]
     # Earlier records do not tell how many CPUs the machine has.
@@ -386,16 +394,20 @@ def _busy(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> _Busy |
     if not found or online is None:
         return None
     busy, cpus = statistics.median(found), environment.cpus or online
-    names = ("server.cpu_cores", "generator.cpu_cores")
-    used = medians(bad, names)
-    own = min(busy, sum(used.values()))
-    has_further = any(trial.roles or trial.network or "clocks" in trial.hosts for trial in bad)
-    if has_further:
-        own = busy
-    # Of a server that already ran it is not known what it used.
-    if cpus < online and (has_further or len(used) == len(names)) and own <= OWN_AT_MOST * cpus:
-        return _Busy(cores=own, cpus=cpus, whose="lab")
+    own = busy if any(trial.network or "clocks" in trial.hosts for trial in bad) else _own_cores(bad)
+    if cpus < online and own is not None and own <= OWN_AT_MOST * cpus:
+        return _Busy(cores=min(busy, own), cpus=cpus, whose="lab")
     return _Busy(cores=busy, cpus=online, whose="machine")
+
+
+def _own_cores(bad: Sequence[TrialRecord]) -> float | None:
+    """CPU of all parts of the trials; None of a server that already ran, whose own is not known."""
+    server, generator = _server_cores(bad), _cores(bad, "generator.cpu_cores")
+    if server is None or generator is None:
+        return None
+    # The generator's has that of each load that is measured.
+    further = [sum(each.get("cpu_cores") or 0.0 for each in trial.roles if not each.get("measured")) for trial in bad]
+    return server + generator + statistics.median(further)
 
 
 def _memory(bad: Sequence[TrialRecord], environment: EnvironmentRecord) -> list[CauseRecord]:

@@ -150,6 +150,26 @@ fn connections_that_cannot_be_opened_again_have_failed() {
 }
 
 #[test]
+fn connections_whose_requests_time_out_have_not_failed() {
+    // It answers on its first connections, and then reads on in silence.
+    for engine in ENGINES {
+        let answered = AtomicU64::new(0);
+        let silent = serve(move |mut stream| {
+            read_head(&mut stream);
+            if answered.fetch_add(1, Ordering::Relaxed) < 3 {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let run = fetch(engine, silent, "-c 3 -d 3s --timeout 200ms");
+        let told = format!("{engine}: {}", run.summary());
+        assert!(run.count("requests.timed_out") > 0, "{told}");
+        assert_eq!(run.count("connections.failed"), 0, "{told}");
+        assert!(!run.warnings().contains(&"connections_missing"), "{told}");
+    }
+}
+
+#[test]
 fn connections_whose_handshake_does_not_end_cannot_be_opened_again() {
     let config = Arc::new(tls(&[&TLS12]));
     thread::scope(|scope| {
