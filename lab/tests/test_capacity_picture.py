@@ -7,11 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from conftest import lab_here
 from made_pages import page_of
 from made_records import stored_run
 
 from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.capacity_picture import picture
+from plimsoll_lab.report.data_files import openmetrics
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import Headline
 from plimsoll_lab.store.folder import RunFolder
@@ -63,6 +65,24 @@ def test_a_load_that_the_generator_or_the_machine_refused_is_none_that_the_serve
     page = page_of(folder)
     overview = page[page.index("Capacity of each server") :].partition("</table>")[0]
     assert ("1,100" in overview) == (by == "server")
+    metrics = openmetrics(folder.read_run(), summarise_run(folder))
+    assert 'statistic="lower"' in metrics
+    assert ('statistic="upper"' in metrics) == (by == "server")
+
+
+def test_nobody_says_how_many_trials_a_search_has_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had 14 of 11, as each new load adds some."""
+    folder = searched(tmp_path / "runs/0001", ("response_time.p99", "< 9.5ms"))
+    run = folder.read_run()
+    run.status, run.trials, run.searches[1].state = "interrupted", (), "planned"
+    folder.write_run(run)
+    validity = page_of(folder).partition('class="validity"')[2].partition("</p>")[0]
+    assert "The run did not end; 2 of 2 trials are valid results." in validity
+    assert "planned" not in validity
+    monkeypatch.chdir(tmp_path)
+    done = lab_here(tmp_path, "list")
+    assert done.stdout.endswith(" 2 trials\n")
+    assert json.loads(lab_here(tmp_path, "list", "--json").stdout)["planned"] is None
 
 
 def test_a_load_without_a_failure_is_drawn_where_the_scale_has_a_zero(tmp_path: Path) -> None:

@@ -43,6 +43,25 @@ def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp
     assert COUNTED not in page_of(stored_run(tmp_path / "0002", ("epoll", "threads"), repeat=6))
 
 
+def test_the_first_picture_has_a_server_that_outran_its_generator_in_every_trial(tmp_path: Path) -> None:
+    """The answer had it, and the picture said that it has no valid result, and another one the
+    best.
+    """
+    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6)
+    cost = "server.cpu_us_per_request"
+    run = folder.read_run()
+    run.family = run.family.model_copy(update={"figures": (cost,)})
+    folder.write_run(run)
+    for trial in folder.read_trials():
+        name = str(trial.setting["server.model"])
+        told = replace(trial, figures={cost: {"epoll": 5.0, "threads": 12.0, "poll": 10.0}[name] + trial.block / 100})
+        late = name == "epoll"
+        folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
+    picture = page_of(folder).partition('data-chart="headline"')[2].partition("</figure>")[0]
+    assert "no valid result" not in picture
+    assert "epoll has the best median" in picture
+
+
 def test_a_picture_of_equal_medians_names_nobody_the_best(tmp_path: Path) -> None:
     folder = stored_run(tmp_path / "0001", ("epoll", "poll"), repeat=6)
     for trial in folder.read_trials():

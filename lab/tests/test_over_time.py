@@ -247,7 +247,7 @@ def test_errors_are_drawn_by_cause_where_the_generator_tells_causes(folder: RunF
     page = render_page(folder, summarise_run(folder))
     assert "errors: closed" in page
     assert "errors: read" not in page
-    assert "no request failed" not in page
+    assert "no recorded second has a request that failed" not in page
 
 
 def test_the_numbers_of_a_chart_over_time_are_means_of_its_parts(folder: RunFolder) -> None:

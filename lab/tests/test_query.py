@@ -163,13 +163,36 @@ def test_what_a_killed_lab_left_half_written_is_passed_over_and_damage_is_told(t
         ask(tmp_path, "SELECT * FROM runs")
 
 
-@pytest.mark.parametrize("sql", ["COPY runs TO '{file}'", "SELECT * FROM read_csv('{file}')", "ATTACH '{file}'"])
-def test_a_query_reaches_no_file_but_those_of_the_runs(tmp_path: Path, sql: str) -> None:
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("COPY runs TO '{file}'", "COPY may change files"),
+        ("SELECT * FROM read_csv('{file}')", "disabled by configuration"),
+        ("ATTACH '{file}'", "ATTACH may change files"),
+    ],
+)
+def test_a_query_reaches_no_file_but_those_of_the_runs(tmp_path: Path, sql: str, said: str) -> None:
     stored_run(tmp_path / "0001")
     file = tmp_path / "file"
-    with pytest.raises(LabError, match="disabled by configuration"):
+    with pytest.raises(LabError, match=said):
         ask(tmp_path, sql.format(file=file))
     assert not file.exists()
+
+
+@pytest.mark.parametrize("before", ["", "EXPLAIN ANALYZE ", "PREPARE it AS ", "SELECT 1; "])
+def test_a_query_changes_no_file_of_a_run_that_it_may_read(tmp_path: Path, before: str) -> None:
+    """COPY may write wherever a query may read."""
+    timelines = stored_run(tmp_path / "0001").path / "timelines"
+    timelines.mkdir(exist_ok=True)
+    file = timelines / "0001.parquet"
+    columns = "1 AS trial, 0.5 AS at_s, 'server' AS part, 'cpu_cores' AS figure, 1.0 AS value"
+    with duckdb.connect() as database:
+        database.execute(f"COPY (SELECT {columns}) TO '{file}' (FORMAT parquet)")
+    kept = file.read_bytes()
+    with pytest.raises(LabError, match="may change files, and a query reads: write a SELECT"):
+        ask(tmp_path, f"{before}COPY (SELECT 2) TO '{file}' (FORMAT parquet, USE_TMP_FILE false)")
+    assert file.read_bytes() == kept
+    assert ask(tmp_path, "CREATE TABLE mine AS SELECT value FROM timelines; SELECT * FROM mine").rows == [(1.0,)]
 
 
 def test_points_and_trials_join(finished: tuple[Path, Done]) -> None:

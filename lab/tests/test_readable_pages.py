@@ -83,6 +83,12 @@ def test_a_result_beside_other_programs_is_not_said_to_be_free_of_the_machine(tm
     busy = ResultWarning(code="machine_busy", message="other programs used 1 core", remedy="close them")
     folder.write_trial(replace(trial, warnings=(busy,)))
     assert "neither the generator nor the machine was the limit" not in page_of(folder)
+    mixed = stored_run(tmp_path / "0002", ("epoll", "threads"), repeat=9)
+    for trial in mixed.read_trials():
+        if trial.point == 0 and trial.block <= 4:
+            mixed.write_trial(replace(trial, outcome="generator_limited", reason="it was late"))
+    page = page_of(mixed)
+    assert "14 of 18 trials are valid results; of 4 others the generator or the machine was the limit." in page
 
 
 def test_a_run_of_failures_says_why_and_draws_nothing(tmp_path: Path) -> None:

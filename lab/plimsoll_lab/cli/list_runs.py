@@ -28,13 +28,16 @@ def _list(options: argparse.Namespace) -> int:
             # The other runs are listed all the same.
             code = refuse(str(reason), FAILED)
             continue
-        suite, done, planned = run.suite.name, folder.count_trials(), len(run.trials)
+        suite, done = run.suite.name, folder.count_trials()
+        # How many trials a search takes is not known before.
+        planned = len(run.trials) if run.search is None else None
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_unix_s))
         if options.json:
             row = {"run": str(folder.path), "suite": suite, "status": folder.status(run)}
             say(json.dumps(row | {"trials": done, "planned": planned, "started_unix_s": run.started_unix_s}))
         else:
-            say(f"{folder.path}  {began}  {suite:<16} {folder.status(run):<12} {done}/{planned} trials")
+            of = "" if planned is None else f"/{planned}"
+            say(f"{folder.path}  {began}  {suite:<16} {folder.status(run):<12} {done}{of} trials")
     return code
 
 

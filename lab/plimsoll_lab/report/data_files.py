@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.distributions import histogram_of, of_point
+from plimsoll_lab.analysis.searches import LIMITERS
 from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
@@ -168,13 +169,15 @@ def openmetrics(run: RunRecord, summary: RunSummary) -> str:
 
 
 def _capacities(run: RunRecord, summary: RunSummary, common: dict[str, str]) -> list[str]:
-    """The bounds of each search, where both are known or one."""
+    """The bounds of each search, where both are known or one. The upper one is the server's own:
+    where something else was in the way, the server may carry more.
+    """
     name = "plimsoll_lab_capacity"
     samples = [
         f"{name}{_labels(common | _setting_labels(each.point) | {'statistic': statistic})} {value!r}"
         for each in summary.capacities
         for statistic, value in (("lower", each.lower), ("upper", each.upper))
-        if value is not None
+        if value is not None and not (statistic == "upper" and each.limited_by in LIMITERS)
     ]
     if not samples:
         return []

@@ -141,4 +141,5 @@ def _without_curve(run: RunRecord, summary: RunSummary, percentiles: Mapping[str
     if missing <= 0:
         return []
     told = f"Percentile curves of {missing} of {len(settings)} settings are not drawn: "
-    return [Text(text=told + "fewer than three percentiles have ten requests beyond them in every trial.")]
+    told += "fewer than three percentiles are told by every trial, with ten requests beyond them"
+    return [Text(text=f"{told}; those that are the generator's own lateness, or that a file lacks, are not.")]

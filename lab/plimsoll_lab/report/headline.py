@@ -137,17 +137,24 @@ def _places(summary: RunSummary, compare: str) -> list[tuple[Settings, list[Poin
 def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummary) -> _Row | None:
     # A generator that fell behind does not spoil what the server used, and the answer counts it.
     tells = point.outcome == "ok" or (point.outcome == "generator_limited" and figure in SERVERS_OWN)
-    if not tells or figure not in point.figures:
+    if not tells:
         return None
     contender, at = formatting.contender(point.point, compare), without(point.point, compare)
     scored = (each for each in summary.scores if (each.figure, each.contender, each.at) == (figure, contender, at))
     score = next((each for each in scored if each.median is not None), None)
-    # The answer's medians, which also count trials that the generator limited.
-    found = point.figures[figure]
-    median, interval = (found.median, found.median_ci95) if score is None else (score.median, score.median_ci95)
+    # The answer's medians, which also count trials that the generator limited: all of them may be.
+    found = point.figures.get(figure)
+    if score is not None:
+        median, interval = score.median, score.median_ci95
+    elif found is not None:
+        median, interval = found.median, found.median_ci95
+    else:
+        return None
+    if median is None:
+        return None
     return _Row(
         contender=contender,
-        median=found.median if median is None else median,
+        median=median,
         interval=interval or (None, None),
         doubtful=point.doubtful,
         bound="" if score is None else "at most " if score.at_most else "at least " if score.censored else "",

@@ -52,7 +52,7 @@ def _unread(history: History) -> list[Section]:
 
 def _answer(history: History) -> list[str]:
     if not history.runs:
-        return [f"There is no run of {history.suite} with trials."]
+        return [f"There is no run of {history.suite} that measured loads it was told; searches have no history."]
     changed = [each for each in history.series if each.changes]
     longest = max((len(each.values) for each in history.series), default=0)
     if longest < history.least:

@@ -232,10 +232,14 @@ def _validity(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) 
         return Validity(badge="no result", tone="void", text=told)
     if summary.status != "complete":
         badge = "failed" if run.status == "failed" else "interrupted"
-        return Validity(badge=badge, tone="doubtful", text=f"The run did not end; {base} of {trials.planned} planned.")
+        # How many trials a search takes is not known before.
+        planned = "" if run.search is not None else f" of {trials.planned} planned"
+        return Validity(badge=badge, tone="doubtful", text=f"The run did not end; {base}{planned}.")
     if summary.valid:
         told = "neither the generator nor the machine was the limit"
-        if any(each.code in SHARED for each in summary.warnings):
+        if lost := sum(each.outcome in {"generator_limited", "invalid"} for each in made):
+            told = f"of {lost} others the generator or the machine was the limit"
+        elif any(each.code in SHARED for each in summary.warnings):
             told = "the warnings say what else had the machine's CPUs"
         return Validity(badge="valid", tone="ok", text=f"{base}; {told}.")
     return _in_part(summary, base)
@@ -302,4 +306,5 @@ def _scale(run: RunRecord, summary: RunSummary) -> str:
     trials = summary.trials
     if run.imported is not None:
         return f"{trials.measured} file{'' if trials.measured == 1 else 's'}"
-    return f"{trials.measured} of {trials.planned} trials, {formatting.elapsed(summary.elapsed_s)}"
+    planned = "" if run.search is not None else f" of {trials.planned}"
+    return f"{trials.measured}{planned} trials, {formatting.elapsed(summary.elapsed_s)}"

@@ -50,7 +50,7 @@ ABSENT = {
     "memory": "the window is too short for two samples, the meter would have disturbed the trial, or the server "
     "already ran",
     "retransmissions": "the window is too short for two samples, or the run is older than these samples",
-    "errors": "no request failed",
+    "errors": "no recorded second has a request that failed",
 }
 """Why a panel can be missing."""
 HEAT_HEIGHT = 130

@@ -2,7 +2,7 @@
 over every run below a folder.
 
 The tables are made of the records each time; nothing is written, and a query can change nothing on
-disk.
+disk: it reads, and may have tables of its own in memory.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ PARQUET: Mapping[str, str] = {
 }
 """Tables that are on disk as Parquet, and their columns beside `run`."""
 
+HARMLESS = ("SELECT", "CREATE", "INSERT")
+"""Statements that a query may have, by DuckDB's names: the last two change what is in memory."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
@@ -64,6 +67,11 @@ def ask(out: Path, sql: str) -> Answer:
             database.execute(f"SET allowed_paths = [{listed}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
+            for statement in database.extract_statements(sql):
+                # COPY writes to the paths that may be read, also from within EXPLAIN and PREPARE.
+                if statement.type.name not in HARMLESS:
+                    what = f"{statement.type.name} may change files, and a query reads: write a SELECT"
+                    raise LabError(f"the query cannot be answered: {what}", exit_code=2)
             found = database.execute(sql)
             described = found.description or []
             return Answer(columns=tuple(str(each[0]) for each in described), rows=found.fetchall())

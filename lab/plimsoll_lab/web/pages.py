@@ -87,6 +87,7 @@ def live(folder: RunFolder) -> str:
         question=run.suite.question,
         status=folder.status(run),
         done=done,
+        on_disk=folder.count_trials(),
         has_report=folder.report.is_file(),
         data=data,
     )
