@@ -13,8 +13,8 @@ use crate::times::{Times, TimesSummary};
 /// added.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// A connect that takes so much longer than another was sent more than once (RFC 6298, section 2.1),
-/// in microseconds.
+/// A connect that takes so much longer than another was sent more than once (RFC 6298, section
+/// 2.1), in microseconds.
 const FIRST_TIMEOUT_US: f64 = 1e6;
 
 /// The names of histograms in a record: the paths of their figures, in nanoseconds.
