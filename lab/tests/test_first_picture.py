@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.scores import COUNTED
+from plimsoll_lab.store.records import Outcome, ResultWarning
 
 
 def test_the_response_times_are_the_picture_of_a_run_in_which_nothing_competes(
@@ -43,7 +45,10 @@ def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp
     assert COUNTED not in page_of(stored_run(tmp_path / "0002", ("epoll", "threads"), repeat=6))
 
 
-def test_the_first_picture_has_a_server_that_outran_its_generator_in_every_trial(tmp_path: Path) -> None:
+@pytest.mark.parametrize("machine", [(), ("machine_busy",)])
+def test_the_first_picture_has_a_server_that_outran_its_generator_in_every_trial(
+    tmp_path: Path, machine: Sequence[str]
+) -> None:
     """The answer had it, and the picture said that it has no valid result, and another one the
     best.
     """
@@ -55,8 +60,12 @@ def test_the_first_picture_has_a_server_that_outran_its_generator_in_every_trial
     for trial in folder.read_trials():
         name = str(trial.setting["server.model"])
         told = replace(trial, figures={cost: {"epoll": 5.0, "threads": 12.0, "poll": 10.0}[name] + trial.block / 100})
-        late = name == "epoll"
-        folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
+        if name == "epoll":
+            codes = ("generator_late", *machine)
+            warnings = tuple(ResultWarning(code=code, message="it was late", remedy="look") for code in codes)
+            outcome: Outcome = "invalid" if machine else "generator_limited"
+            told = replace(told, outcome=outcome, reason="it was late", warnings=warnings)
+        folder.write_trial(told)
     picture = page_of(folder).partition('data-chart="headline"')[2].partition("</figure>")[0]
     assert "no valid result" not in picture
     assert "epoll has the best median" in picture

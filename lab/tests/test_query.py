@@ -166,9 +166,9 @@ def test_what_a_killed_lab_left_half_written_is_passed_over_and_damage_is_told(t
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        ("COPY runs TO '{file}'", "COPY may change files"),
+        ("COPY runs TO '{file}'", "COPY is not one of SELECT"),
         ("SELECT * FROM read_csv('{file}')", "disabled by configuration"),
-        ("ATTACH '{file}'", "ATTACH may change files"),
+        ("ATTACH '{file}'", "ATTACH is not one of SELECT"),
     ],
 )
 def test_a_query_reaches_no_file_but_those_of_the_runs(tmp_path: Path, sql: str, said: str) -> None:
@@ -177,6 +177,13 @@ def test_a_query_reaches_no_file_but_those_of_the_runs(tmp_path: Path, sql: str,
     with pytest.raises(LabError, match=said):
         ask(tmp_path, sql.format(file=file))
     assert not file.exists()
+
+
+@pytest.mark.parametrize("sql", ["", "  ", "-- nothing"])
+def test_an_empty_query_is_refused(tmp_path: Path, sql: str) -> None:
+    """It was an internal error."""
+    with pytest.raises(LabError, match="the query is empty: write a SELECT"):
+        ask(tmp_path, sql)
 
 
 @pytest.mark.parametrize("before", ["", "EXPLAIN ANALYZE ", "PREPARE it AS ", "SELECT 1; "])
@@ -189,7 +196,7 @@ def test_a_query_changes_no_file_of_a_run_that_it_may_read(tmp_path: Path, befor
     with duckdb.connect() as database:
         database.execute(f"COPY (SELECT {columns}) TO '{file}' (FORMAT parquet)")
     kept = file.read_bytes()
-    with pytest.raises(LabError, match="may change files, and a query reads: write a SELECT"):
+    with pytest.raises(LabError, match=r"a query reads, and .* is not one of SELECT, CREATE, INSERT"):
         ask(tmp_path, f"{before}COPY (SELECT 2) TO '{file}' (FORMAT parquet, USE_TMP_FILE false)")
     assert file.read_bytes() == kept
     assert ask(tmp_path, "CREATE TABLE mine AS SELECT value FROM timelines; SELECT * FROM mine").rows == [(1.0,)]

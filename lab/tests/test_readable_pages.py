@@ -88,7 +88,7 @@ def test_a_result_beside_other_programs_is_not_said_to_be_free_of_the_machine(tm
         if trial.point == 0 and trial.block <= 4:
             mixed.write_trial(replace(trial, outcome="generator_limited", reason="it was late"))
     page = page_of(mixed)
-    assert "14 of 18 trials are valid results; of 4 others the generator or the machine was the limit." in page
+    assert "14 of 18 trials are valid results; 4 others are no results, and the warnings say why." in page
 
 
 def test_a_run_of_failures_says_why_and_draws_nothing(tmp_path: Path) -> None:

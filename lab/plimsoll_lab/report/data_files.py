@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.distributions import histogram_of, of_point
-from plimsoll_lab.analysis.searches import LIMITERS
 from plimsoll_lab.report.warning_lines import WORDS
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.query import TABLES, write_table
@@ -172,6 +171,8 @@ def _capacities(run: RunRecord, summary: RunSummary, common: dict[str, str]) -> 
     """The bounds of each search, where both are known or one. The upper one is the server's own:
     where something else was in the way, the server may carry more.
     """
+    from plimsoll_lab.analysis.searches import LIMITERS  # noqa: PLC0415 - the statistics load in a second
+
     name = "plimsoll_lab_capacity"
     samples = [
         f"{name}{_labels(common | _setting_labels(each.point) | {'statistic': statistic})} {value!r}"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.answer import main_verdict
-from plimsoll_lab.analysis.family import SERVERS_OWN, without
+from plimsoll_lab.analysis.family import COMPETES, SERVERS_OWN, without
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import AXES as ENCODED
 from plimsoll_lab.report.encoding import EXACT, MatrixLayout, counts, shapes_of
@@ -136,7 +136,7 @@ def _places(summary: RunSummary, compare: str) -> list[tuple[Settings, list[Poin
 
 def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummary) -> _Row | None:
     # A generator that fell behind does not spoil what the server used, and the answer counts it.
-    tells = point.outcome == "ok" or (point.outcome == "generator_limited" and figure in SERVERS_OWN)
+    tells = point.outcome == "ok" or (point.outcome in COMPETES and figure in SERVERS_OWN)
     if not tells:
         return None
     contender, at = formatting.contender(point.point, compare), without(point.point, compare)
@@ -146,7 +146,7 @@ def _measured(point: PointSummary, figure: str, compare: str, summary: RunSummar
     found = point.figures.get(figure)
     if score is not None:
         median, interval = score.median, score.median_ci95
-    elif found is not None:
+    elif found is not None and point.outcome == "ok":
         median, interval = found.median, found.median_ci95
     else:
         return None

@@ -97,7 +97,9 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
     """
     run = folder.read_run()
     known = {point.number for point in summary.points}
-    made = [trial for trial in folder.read_trials() if trial.point in known]
+    trials = folder.read_trials()
+    # A control is measured to be compared with, and is drawn nowhere.
+    made = [trial for trial in trials if trial.point in known]
     drawn = all_charts(folder, run, summary, made)
     layout, first = drawn.layout, drawn.headline
     # Short names: a chart has its own before each of its marks.
@@ -120,7 +122,7 @@ def render_page(folder: RunFolder, summary: RunSummary) -> str:
         line=f"{summary.suite} · run {run.run} · {_when(run)} · {_scale(run, summary)}",
         question=summary.question,
         answer=summary.answer,
-        validity=_validity(run, summary, made),
+        validity=_validity(run, summary, trials),
         contenders=layout.contenders,
         opening=opening,
         sections=_sections(run, summary, made, drawn, stills),
@@ -238,7 +240,7 @@ def _validity(run: RunRecord, summary: RunSummary, made: Sequence[TrialRecord]) 
     if summary.valid:
         told = "neither the generator nor the machine was the limit"
         if lost := sum(each.outcome in {"generator_limited", "invalid"} for each in made):
-            told = f"of {lost} others the generator or the machine was the limit"
+            told = f"{lost} others are no results, and the warnings say why"
         elif any(each.code in SHARED for each in summary.warnings):
             told = "the warnings say what else had the machine's CPUs"
         return Validity(badge="valid", tone="ok", text=f"{base}; {told}.")

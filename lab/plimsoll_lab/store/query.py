@@ -67,10 +67,13 @@ def ask(out: Path, sql: str) -> Answer:
             database.execute(f"SET allowed_paths = [{listed}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
-            for statement in database.extract_statements(sql):
+            statements = database.extract_statements(sql)
+            if not statements:
+                raise LabError("the query is empty: write a SELECT", exit_code=2)
+            for statement in statements:
                 # COPY writes to the paths that may be read, also from within EXPLAIN and PREPARE.
                 if statement.type.name not in HARMLESS:
-                    what = f"{statement.type.name} may change files, and a query reads: write a SELECT"
+                    what = f"a query reads, and {statement.type.name} is not one of {', '.join(HARMLESS)}"
                     raise LabError(f"the query cannot be answered: {what}", exit_code=2)
             found = database.execute(sql)
             described = found.description or []

@@ -14,7 +14,7 @@ use crate::times::{Times, TimesSummary};
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// A connect that takes so much longer than another was sent more than once (RFC 6298, section
-/// 2.1), in microseconds.
+/// 2.1), in microseconds. With TLS it has a handshake, which may wait for its server.
 const FIRST_TIMEOUT_US: f64 = 1e6;
 
 /// The names of histograms in a record: the paths of their figures, in nanoseconds.
@@ -297,7 +297,8 @@ impl Summary {
     /// or in it. One that ends as agreed with its answer is not lost, though it is opened again.
     pub fn has_lost_connections(&self) -> bool {
         let errors = self.warm_up.errors.of_connections() + self.errors.of_connections();
-        let repeated = self.establishment_time_us.max - self.establishment_time_us.min >= FIRST_TIMEOUT_US;
+        let times = &self.establishment_time_us;
+        let repeated = self.tls_handshakes.is_none() && times.max - times.min >= FIRST_TIMEOUT_US;
         self.connections.failed + self.connections.ended_idle + errors > 0 || repeated
     }
 

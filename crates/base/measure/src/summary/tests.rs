@@ -63,6 +63,10 @@ fn connections_are_lost_that_were_given_up_or_never_up_or_whose_requests_failed(
     // From far away, or behind a long handshake, each takes as long.
     (agreed.establishment_time_us.min, agreed.establishment_time_us.max) = (1.2e6, 1.3e6);
     assert!(!agreed.has_lost_connections());
+    agreed.establishment_time_us.min = 1e3;
+    assert!(agreed.has_lost_connections());
+    agreed.tls_handshakes = Some(Handshakes::default());
+    assert!(!agreed.has_lost_connections());
     let lose: [fn(&mut Summary); 7] = [
         |record| record.establishment_time_us.max = 1e6,
         |record| record.connections.failed = 1,
