@@ -12,6 +12,8 @@ from plimsoll_lab.store.comparison_summary import ComparisonSummary
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Attempt, CutRecord, Outcome
 from plimsoll_lab.store.run_record import FamilyRecord
+from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
+from plimsoll_lab.suite.figures import read_limit
 
 RATE, MEDIAN = "completed_rate", "response_time_us.p50"
 DAYS = (1.0, 1.012, 0.991, 1.004, 0.996)
@@ -63,3 +65,24 @@ def made_again(folder: RunFolder, first: Mapping[str, float]) -> None:
 
 def messages(found: ComparisonSummary) -> dict[str, str]:
     return {each.code: each.message for each in found.warnings}
+
+
+SERVERS = ("epoll", "poll", "select", "fork", "threads")
+"""In the order of their searches."""
+
+
+def searched(path: Path, *searches: dict[str, object]) -> RunFolder:
+    """A run of one search of each of some servers; the trial of the run is of the first."""
+    folder = stored(path, {RATE: 1000.0, MEDIAN: 200.0})
+    run = folder.read_run()
+    run.search = SearchSettingsRecord(over="load.rate", lowest=1, highest=10_000)
+    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server"}
+    run.searches = [
+        SearchRecord.model_validate(
+            {"number": place + 1, "point": place, "setting": {"server.model": name}, **base, **each}
+        )
+        for place, (name, each) in enumerate(zip(SERVERS, searches, strict=False))
+    ]
+    run.limits = [read_limit("response_time.p99", "< 5ms", source="it.toml")]
+    folder.write_run(run)
+    return folder

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from plimsoll_lab.stats.capacity import Bounds, search
+from plimsoll_lab.stats.capacity import Bounds, Search, search
 from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 
@@ -67,3 +67,16 @@ def patient(patience_s: float, *, least_told_s: float = 0.0, most: Callable[[flo
         return Reading(met=met, took_s=1.5 * length_s)
 
     return replace(GOAL, patience_s=patience_s), measure
+
+
+def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
+    """What a search says is left before these of its trials, the first one 0."""
+    found: list[float | None] = []
+
+    def told(load: int, length_s: float) -> Reading:
+        found.append(hunt.left_s())
+        return measure(load, length_s)
+
+    hunt = Search(goal, told)
+    hunt.run()
+    return [found[each] for each in trials]

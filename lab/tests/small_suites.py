@@ -27,6 +27,28 @@ range = [1, 60000]
 """
 )
 
+MATRIX = """
+name = "it"
+question = "Well?"
+[server]
+[load]
+each = 2
+[matrix]
+"load.connections" = [10, 20]
+"load.think" = ["1ms", "1s"]
+[run]
+repeat = 9
+"""
+CLAIM = """
+[[claim]]
+name = "twice the clients"
+source = "a document"
+figure = "response_time_us.mean"
+at = { "load.connections" = 20, "load.think" = "1s" }
+over = { "load.connections" = 10, "load.think" = "1s" }
+expect = "1.5 to 3"
+"""
+
 
 def suite(text: str, changes: dict[str, Value] | None = None) -> Suite:
     return read_text(text, source="it.toml", directory="/here", changes=changes)

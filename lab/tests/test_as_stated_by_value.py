@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from made_claims import made
 from made_records import point_summary, run_record
+from small_suites import CLAIM, MATRIX
 
 from plimsoll_lab.analysis.claims import judge_claims
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
@@ -13,27 +14,6 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 
-SUITE = """
-name = "it"
-question = "Well?"
-[server]
-[load]
-each = 2
-[matrix]
-"load.connections" = [10, 20]
-"load.think" = ["1ms", "1s"]
-[run]
-repeat = 9
-"""
-CLAIM = """
-[[claim]]
-name = "twice the clients"
-source = "a document"
-figure = "response_time_us.mean"
-at = { "load.connections" = 20, "load.think" = "1s" }
-over = { "load.connections" = 10, "load.think" = "1s" }
-expect = "1.5 to 3"
-"""
 WATCH = """
 [[role]]
 name = "watch"
@@ -83,19 +63,19 @@ def judged_as(run: RunRecord) -> ClaimRecord:
     ],
 )
 def test_each_change_of_a_point_is_said_in_its_words(role: str, changes: Settings, said: str) -> None:
-    told = judged_as(run_with(SUITE + role + CLAIM, changes))
+    told = judged_as(run_with(MATRIX + role + CLAIM, changes))
     assert (told.outcome, told.reason) == ("not reachable here", f"{CHANGED}{said}")
 
 
 def test_changes_of_what_no_point_is_made_of_leave_a_claim_as_it_is() -> None:
     changes: Settings = {"run.ready_timeout": "20s", "run.trial_timeout": "60s", "run.seed": 5, "run.repeat": 9}
-    assert judged_as(run_with(SUITE + CLAIM, changes)).outcome == "confirmed"
+    assert judged_as(run_with(MATRIX + CLAIM, changes)).outcome == "confirmed"
 
 
 def test_a_point_that_the_suite_has_only_as_it_was_changed_is_none_of_its_own() -> None:
     claim = CLAIM.replace("= 20", "= 30").replace("1.5 to 3", "1us to 1s")
     claim = claim.replace('over = { "load.connections" = 10, "load.think" = "1s" }\n', "")
-    told = judged_as(run_with(SUITE + claim, {"load.connections": 30}))
+    told = judged_as(run_with(MATRIX + claim, {"load.connections": 30}))
     assert (told.outcome, told.reason) == (
         "not reachable here",
         "no point of the suite agree with it as it is written",
@@ -103,7 +83,7 @@ def test_a_point_that_the_suite_has_only_as_it_was_changed_is_none_of_its_own() 
 
 
 def test_of_a_suite_that_cannot_be_read_again_no_claim_is_judged() -> None:
-    run = run_with(SUITE + CLAIM, {"load.each": 2})
+    run = run_with(MATRIX + CLAIM, {"load.each": 2})
     run.suite = run.suite.model_copy(update={"text": "name = "})
     told = judged_as(run)
     assert (told.outcome, told.value) == ("not reachable here", None)
@@ -113,8 +93,8 @@ def test_of_a_suite_that_cannot_be_read_again_no_claim_is_judged() -> None:
 
 def test_a_run_on_a_cluster_is_held_against_its_suite_on_a_cluster() -> None:
     """Hosts that are counted alone are there on a cluster only."""
-    run = run_with(SUITE + CLAIM, {"load.each": 3})
-    run.suite = run.suite.model_copy(update={"text": f'{SUITE}{CLAIM}[place]\nload = "2 hosts"\n'})
+    run = run_with(MATRIX + CLAIM, {"load.each": 3})
+    run.suite = run.suite.model_copy(update={"text": f'{MATRIX}{CLAIM}[place]\nload = "2 hosts"\n'})
     assert judged_as(run).reason.startswith("the suite cannot be read again, ")
     run.request = run.request.model_copy(update={"hosts": "ray:head:6379"})
     assert judged_as(run).reason == f"{CHANGED}load.each is 3 and not 2"

@@ -23,11 +23,11 @@ from plimsoll_lab.suite.figures import LAST_OVER_LINE
 HEAD = "time,connection,request,bytes,response_time_us,phase,outcome\n"
 
 
-def stored(path: Path, connections: int) -> RunFolder:
-    """Two models; each connection begins a second after the one before, and waits as long as it has
-    predecessors.
+def stored(path: Path, connections: int, *models: str) -> RunFolder:
+    """Each connection begins a second after the one before, and waits as long as it has
+    predecessors; its last request is not answered.
     """
-    folder = stored_run(path, ("epoll", "threads"))
+    folder = stored_run(path, models or ("epoll", "threads"))
     for trial in folder.read_trials():
         records = folder.records(trial.number)
         first = [f"{10 + n + n / 100},{n},1,64,{n * 1e4},window,ok\n" for n in range(1, connections + 1)]
@@ -78,3 +78,21 @@ def test_where_all_requests_began_with_one_number_of_connections_nothing_is_draw
     folder = stored(tmp_path / "runs" / "0001", 1)
     assert climbs(folder.read_run(), folder.path, folder.read_trials()) == {}
     assert "Response time by connections" not in render_page(folder, summarise_run(folder))
+
+
+def test_two_numbers_of_connections_are_a_curve(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "0001", 2, "epoll")
+    [(level, [climb])] = climbs(folder.read_run(), folder.path, folder.read_trials()).items()
+    assert (level, climb.contender) == ("model epoll", "all")
+    assert [(step.connections, step.response_time_us, step.requests) for step in climb.steps] == [
+        (1.0, 10_000.0, 1),
+        (2.0, 20_000.0, 1),
+    ]
+
+
+def test_contenders_of_one_setting_are_together(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "0001", 3, "epoll", "threads")
+    found = climbs(folder.read_run(), folder.path, folder.read_trials())
+    assert {level: [each.contender for each in here] for level, here in found.items()} == {
+        "every setting": ["epoll", "threads"]
+    }

@@ -8,24 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from searched_by_hand import BLIND, GOAL, RISING, carries, made
+from searched_by_hand import BLIND, GOAL, RISING, carries, left_at, made
 
-from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search, search
-from plimsoll_lab.stats.goal import Goal
-from plimsoll_lab.stats.readings import Measure, Reading
-
-
-def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
-    """What a search says is left before these of its trials, the first one 0."""
-    found: list[float | None] = []
-
-    def told(load: int, length_s: float) -> Reading:
-        found.append(hunt.left_s())
-        return measure(load, length_s)
-
-    hunt = Search(goal, told)
-    hunt.run()
-    return [found[each] for each in trials]
+from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, search
+from plimsoll_lab.stats.readings import Reading
 
 
 def test_no_more_is_left_than_the_patience_with_a_warm_up_of_half_as_long() -> None:

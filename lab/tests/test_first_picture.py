@@ -16,6 +16,7 @@ from plimsoll_lab.analysis.summary import summarise_run
 from plimsoll_lab.report.encoding import layout_of
 from plimsoll_lab.report.headline import headline
 from plimsoll_lab.report.scores import COUNTED
+from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Outcome, ResultWarning
 
 
@@ -29,14 +30,22 @@ def test_the_response_times_are_the_picture_of_a_run_in_which_nothing_competes(
     assert page.count('data-chart="percentiles-0"') == 1
 
 
-def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp_path: Path) -> None:
-    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6)
-    cost = "server.cpu_us_per_request"
+COST = "server.cpu_us_per_request"
+
+
+def comparing_cost(path: Path) -> RunFolder:
+    """Three servers that compete by their CPU for a request."""
+    folder = stored_run(path, ("epoll", "threads", "poll"), repeat=6)
     run = folder.read_run()
-    run.family = run.family.model_copy(update={"figures": (cost,)})
+    run.family = run.family.model_copy(update={"figures": (COST,)})
     folder.write_run(run)
+    return folder
+
+
+def test_the_first_picture_has_the_cpu_of_a_server_that_outran_its_generator(tmp_path: Path) -> None:
+    folder = comparing_cost(tmp_path / "0001")
     for trial in folder.read_trials():
-        told = replace(trial, figures={cost: 10.0 + trial.number % 3})
+        told = replace(trial, figures={COST: 10.0 + trial.number % 3})
         late = trial.setting["server.model"] == "epoll" and trial.block <= 4
         folder.write_trial(replace(told, outcome="generator_limited", reason="it was late") if late else told)
     page = page_of(folder)
@@ -52,14 +61,10 @@ def test_the_first_picture_has_a_server_that_outran_its_generator_in_every_trial
     """The answer had it, and the picture said that it has no valid result, and another one the
     best.
     """
-    folder = stored_run(tmp_path / "0001", ("epoll", "threads", "poll"), repeat=6)
-    cost = "server.cpu_us_per_request"
-    run = folder.read_run()
-    run.family = run.family.model_copy(update={"figures": (cost,)})
-    folder.write_run(run)
+    folder = comparing_cost(tmp_path / "0001")
     for trial in folder.read_trials():
         name = str(trial.setting["server.model"])
-        told = replace(trial, figures={cost: {"epoll": 5.0, "threads": 12.0, "poll": 10.0}[name] + trial.block / 100})
+        told = replace(trial, figures={COST: {"epoll": 5.0, "threads": 12.0, "poll": 10.0}[name] + trial.block / 100})
         if name == "epoll":
             codes = ("generator_late", *machine)
             warnings = tuple(ResultWarning(code=code, message="it was late", remedy="look") for code in codes)

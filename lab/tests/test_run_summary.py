@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compared_runs import MEDIAN, RATE, stored
+from compared_runs import MEDIAN, RATE, searched, stored
 from made_pages import page_of
 from made_records import calibration_record, changed, stored_run
 
@@ -20,7 +20,6 @@ from plimsoll_lab.report.terminal import render
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import Attempt, Outcome
 from plimsoll_lab.store.run_record import ImportedFile, ImportRecord
-from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
 from plimsoll_lab.store.summary_record import StopRecord
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.spec import PlannedTrial
@@ -275,7 +274,7 @@ def test_who_stopped_is_told_with_the_reason_of_most_trials(tmp_path: Path) -> N
 def test_trials_that_failed_at_a_load_that_is_carried_are_told_with_the_reason_of_most(tmp_path: Path) -> None:
     folder = searched(tmp_path / "0001", {})
     [trial] = folder.read_trials()
-    setting: dict[str, str | int] = {"server.model": "m0", "load.rate": 50}
+    setting: dict[str, str | int] = {"server.model": "epoll", "load.rate": 50}
     for number, reason in enumerate(REASONS, start=1):
         made = replace(trial, number=number, block=number, outcome="failed", reason=reason, setting=setting)
         folder.write_trial(made)
@@ -288,7 +287,7 @@ def test_trials_that_failed_at_a_load_that_is_carried_are_told(tmp_path: Path, r
     """A server that died at the load of its capacity stood in "met 9/10" alone."""
     folder = searched(tmp_path / "0001", {})
     [trial] = folder.read_trials()
-    setting: dict[str, str | int] = {"server.model": "m0", "load.rate": rate}
+    setting: dict[str, str | int] = {"server.model": "epoll", "load.rate": rate}
     folder.write_trial(replace(trial, outcome="failed", reason="the server died", setting=setting))
     summary = summarise_run(folder)
     told = [each.message for each in summary.warnings if each.code == "stopped"]
@@ -303,23 +302,6 @@ def test_points_from_other_trials_leave_the_controls_out(tmp_path: Path) -> None
     first, second = folder.read_trials()
     [point] = points_of(run, [replace(first, figures={RATE: 5.0}), second])
     assert (point.number, point.figures[RATE].median) == (0, 5.0)
-
-
-def searched(path: Path, *searches: dict[str, object]) -> RunFolder:
-    """A run of one search of each of some servers."""
-    folder = stored(path, BOTH)
-    run = folder.read_run()
-    run.search = SearchSettingsRecord(over="load.rate", lowest=1, highest=10_000)
-    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server"}
-    run.searches = [
-        SearchRecord.model_validate(
-            {"number": place + 1, "point": place, "setting": {"server.model": f"m{place}"}, **base, **each}
-        )
-        for place, each in enumerate(searches)
-    ]
-    run.limits = [read_limit("response_time.p99", "< 5ms", source="it.toml")]
-    folder.write_run(run)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -345,7 +327,7 @@ def test_a_search_is_valid_where_every_one_found_what_the_server_carries(
 def test_an_answer_has_three_sentences_at_most_and_counts_the_capacities_that_it_leaves_out(tmp_path: Path) -> None:
     three = summarise_run(searched(tmp_path / "0001", {}, {}, {}))
     assert three.answer == [each.text for each in three.capacities]
-    assert [each.partition(" carries")[0] for each in three.answer] == ["model m0", "model m1", "model m2"]
+    assert [each.partition(" carries")[0] for each in three.answer] == ["model epoll", "model poll", "model select"]
     five = summarise_run(searched(tmp_path / "0002", {}, {}, {}, {}, {}))
     assert five.answer == [
         *(each.text for each in five.capacities[:2]),

@@ -2,42 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from made_records import run_record
+from made_scale import HOST, RUN, summary, trial
 
 from plimsoll_lab.analysis.scale import generators_needed
-from plimsoll_lab.store.records import TrialRecord
 from plimsoll_lab.store.run_record import HostRecord
-
-HOST = {"memory": "8388608 kB", "ip_local_port_range": "32768 60999"}
-RUN = run_record()
-RUN = RUN.model_copy(update={"environment": RUN.environment.model_copy(update=HOST | {"cpus": 4})})
-
-
-def summary(
-    rate: float, cpu_us: float | None, bytes_each: int = 904, *, intended_rate: float | None = None
-) -> dict[str, Any]:
-    return {
-        "completed_rate": rate,
-        "intended_rate": intended_rate,
-        "requests": {"scheduled": int(10 * (intended_rate or rate)), "completed": int(10 * rate)},
-        "generator": {"cpu_us_per_request": cpu_us},
-        "connections": {"bytes_each": bytes_each},
-    }
-
-
-def trial(number: int, point: int, *summaries: dict[str, Any] | None, outcome: str = "ok") -> TrialRecord:
-    load: dict[str, Any] = {"summary": summaries[0]}
-    if len(summaries) > 1:
-        load["generators"] = [{"host": f"h{n}", "summary": each} for n, each in enumerate(summaries, start=2)]
-    record = {
-        "number": number, "block": 1, "point": point, "setting": {}, "outcome": outcome, "reason": None, "warnings": (),
-        "figures": {}, "started_unix_s": 0.0, "elapsed_s": 1.0, "server": {}, "load": load, "machine": {},
-    }  # fmt: skip
-    return TrialRecord(**cast("Any", record))
-
 
 ONE = trial(1, 0, summary(1e5, 5.6))
 """A request costs 5.6 us of one CPU, and a connection 904 bytes and the kernel's 4,096."""

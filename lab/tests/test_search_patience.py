@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from searched_by_hand import BLIND, GOAL, SEARCHED, Trial, carries, made, patient
+from searched_by_hand import BLIND, GOAL, SEARCHED, Trial, carries, left_at, made, patient
 
 from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search, search
-from plimsoll_lab.stats.goal import Goal
-from plimsoll_lab.stats.readings import Measure, Reading
+from plimsoll_lab.stats.readings import Reading
 
 
 @pytest.mark.parametrize(
@@ -143,19 +142,6 @@ def test_the_time_that_is_left_counts_long_trials_anew_once_they_are_longer() ->
 
     left = left_at(replace(GOAL, hold_s=30), untold, range(20))
     assert [left[number] for number in range(20) if trials[number] == (80, 60)] == [125, 65]
-
-
-def left_at(goal: Goal, measure: Measure, trials: Sequence[int]) -> list[float | None]:
-    """What a search says is left before these of its trials, the first one 0."""
-    found: list[float | None] = []
-
-    def told(load: int, length_s: float) -> Reading:
-        found.append(hunt.left_s())
-        return measure(load, length_s)
-
-    hunt = Search(goal, told)
-    hunt.run()
-    return [found[each] for each in trials]
 
 
 def test_the_time_that_is_left_in_figures() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_records import ENVIRONMENT
+from made_search_trials import GOOD, MACHINE, SUITE
 
 from plimsoll_lab.analysis.search_trial import (
     broken_by,
@@ -22,34 +22,9 @@ from plimsoll_lab.analysis.search_trial import (
 )
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.suite.figures import read_limit
-from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Limit, Placement, Point, Suite
 
-SUITE = read_text(
-    """
-name = "it"
-question = "Well?"
-[server]
-[load]
-duration = "1s"
-[limits]
-"response_time.p99" = "<50ms"
-[search]
-over = "load.rate"
-range = [1, 1000]
-""",
-    source="it.toml",
-    directory="/here",
-)
 P99_US, RATE_PER_S = "response_time_us.p99", "completed_rate"
-GOOD = TrialRecord(
-    number=1, block=1, point=0, setting={}, outcome="ok", reason=None, warnings=(), started_unix_s=0, elapsed_s=1,
-    figures={RATE_PER_S: 1000.0, "response_time_us.mean": 10_000.0, P99_US: 40_000.0, "server.cpu_cores": 0.97},
-    server={"summary": {"errors": {}}},
-    load={"summary": {"requests": {"scheduled": 1000, "failed": 0, "timed_out": 0, "unsent": 0}, "errors": {}}},
-    machine={"busy_cores": 0.9},
-)  # fmt: skip
-MACHINE = ENVIRONMENT.model_copy(update={"memory": "1000000 kB"})
 SHORT = ResultWarning(code="window_too_short", message="too short", remedy="longer")
 P99, RATE = ("response_time.p99", "< 50ms"), (RATE_PER_S, "> 1k")
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from made_claims import judged, made
 from made_records import calibration_record, point_summary, run_record
+from small_suites import CLAIM, MATRIX
 
 from plimsoll_lab.analysis.claims import compare_references, decide_claim, judge_claims
 from plimsoll_lab.store.run_record import PointRecord, RequestRecord, RunRecord
@@ -19,28 +20,6 @@ from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Suite
-
-SUITE = """
-name = "it"
-question = "Well?"
-[server]
-[load]
-each = 2
-[matrix]
-"load.connections" = [10, 20]
-"load.think" = ["1ms", "1s"]
-[run]
-repeat = 9
-"""
-CLAIM = """
-[[claim]]
-name = "twice the clients"
-source = "a document"
-figure = "response_time_us.mean"
-at = { "load.connections" = 20, "load.think" = "1s" }
-over = { "load.connections" = 10, "load.think" = "1s" }
-expect = "1.5 to 3"
-"""
 
 
 def read(text: str, *, fast: bool = False) -> Suite:
@@ -78,13 +57,13 @@ REFUSALS = {
 def test_what_cannot_be_put_to_the_test_is_refused_in_one_line(name: str) -> None:
     text, said = REFUSALS[name]
     with pytest.raises(SuiteError) as refusal:
-        expand(read(text + SUITE if name == "fast" else SUITE + text), seed=1)
+        expand(read(text + MATRIX if name == "fast" else MATRIX + text), seed=1)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_a_row_of_a_documents_table_is_a_reference_a_figure() -> None:
-    found = read(SUITE + ROW).references
+    found = read(MATRIX + ROW).references
     assert [(each.figure, each.value) for each in found] == [("elapsed_s", 3.0), ("client.h2.requests.completed", 6870)]
     assert {(each.source, each.at["load.connections"]) for each in found} == {("a document, table 1", 20)}
 
@@ -106,22 +85,22 @@ def test_a_row_of_a_documents_table_is_a_reference_a_figure() -> None:
 )
 def test_a_difference_may_be_negative(expect: str, interval: tuple[float, float], outcome: str) -> None:
     """Ranges began at 0: a difference below that was 0, and one of less than 0 never confirmed."""
-    (claim,) = read(SUITE + CLAIM.replace("1.5 to 3", expect) + "difference = true\n").claims
+    (claim,) = read(MATRIX + CLAIM.replace("1.5 to 3", expect) + "difference = true\n").claims
     least, most = -math.inf if claim.least is None else claim.least, math.inf if claim.most is None else claim.most
     assert decide_claim(interval, least, most, portable=claim.portable, signed=claim.difference) == outcome
 
 
 def test_a_claim_is_read_as_it_is_written() -> None:
-    (found,) = read(SUITE + CLAIM).claims
+    (found,) = read(MATRIX + CLAIM).claims
     assert (found.least, found.most, found.portable) == (1.5, 3.0, True)
-    between = read(SUITE + CLAIM.replace("1.5 to 3", "1ms to 2ms") + "difference = true\n").claims[0]
+    between = read(MATRIX + CLAIM.replace("1.5 to 3", "1ms to 2ms") + "difference = true\n").claims[0]
     assert (between.least, between.most, between.difference) == (1000.0, 2000.0, True)
-    one_sided = read(SUITE + CLAIM.replace("1.5 to 3", ">= 2")).claims[0]
+    one_sided = read(MATRIX + CLAIM.replace("1.5 to 3", ">= 2")).claims[0]
     assert (one_sided.least, one_sided.most) == (2.0, None)
 
 
 def test_fast_lies_over_the_suite_only_where_it_is_asked_for() -> None:
-    text = SUITE + '[fast.matrix]\n"load.think" = ["1ms"]\n[fast.load]\neach = 1\n'
+    text = MATRIX + '[fast.matrix]\n"load.think" = ["1ms"]\n[fast.load]\neach = 1\n'
     assert len(expand(read(text), seed=1).points) == 4
     small = expand(read(text, fast=True), seed=1)
     assert len(small.points) == 2
@@ -144,7 +123,7 @@ def test_fast_lies_over_the_suite_only_where_it_is_asked_for() -> None:
 )
 def test_a_range_is_without_the_bound_that_it_excludes(expect: str, value: float, outcome: str) -> None:
     text = CLAIM.replace('over = { "load.connections" = 10, "load.think" = "1s" }\n', "portable = true\n")
-    (claim,) = read(SUITE + text.replace("1.5 to 3", expect)).claims
+    (claim,) = read(MATRIX + text.replace("1.5 to 3", expect)).claims
     assert judged(replace(claim, at={"load.connections": 20}), values={1: [value] * 3}).outcome == outcome
 
 
@@ -185,7 +164,7 @@ def judged_as(run: RunRecord) -> ClaimRecord:
 def test_a_claim_about_points_that_the_run_changed_is_not_judged(
     *, changes: dict[str, str | int | bool], fast: bool, said: str
 ) -> None:
-    told = judged_as(run_with(SUITE + CLAIM + "[fast.load]\neach = 1\n", changes=changes, fast=fast))
+    told = judged_as(run_with(MATRIX + CLAIM + "[fast.load]\neach = 1\n", changes=changes, fast=fast))
     assert (told.outcome, told.value) == ("not reachable here", None)
     assert told.reason.startswith("this run changed the suite there: ")
     assert said in told.reason
@@ -193,13 +172,13 @@ def test_a_claim_about_points_that_the_run_changed_is_not_judged(
 
 def test_a_run_of_more_blocks_or_of_some_points_is_still_about_the_claim() -> None:
     for changes in ({"run.repeat": 9, "run.seed": 5}, {"load.think": "1s"}, {"load.each": 2}):
-        assert judged_as(run_with(SUITE + CLAIM, changes=changes)).outcome == "confirmed", changes
-    assert judged_as(run_with(SUITE + CLAIM, only="1s")).outcome == "confirmed"
+        assert judged_as(run_with(MATRIX + CLAIM, changes=changes)).outcome == "confirmed", changes
+    assert judged_as(run_with(MATRIX + CLAIM, only="1s")).outcome == "confirmed"
 
 
 def test_leaving_points_out_makes_no_claim_about_one_of_them() -> None:
     vague = CLAIM.replace(', "load.think" = "1s"', "")
-    told = judged_as(run_with(SUITE + vague, only="1s"))
+    told = judged_as(run_with(MATRIX + vague, only="1s"))
     assert (told.outcome, told.reason) == (
         "not reachable here",
         "2 points of the suite agree with it as it is written",
@@ -214,7 +193,7 @@ value = "50us"
 source = "a document"
 """
     for changes, ratio in (({"load.each": 3}, None), ({"run.repeat": 3}, 2.0)):
-        run = run_with(SUITE + text, changes=changes)
+        run = run_with(MATRIX + text, changes=changes)
         here = [point_summary(point.setting, point.number) for point in run.points]
         (told,) = compare_references(run, here, made({point.number: [100.0] for point in run.points}))
         assert told.ratio == (ratio and pytest.approx(ratio))
@@ -222,7 +201,7 @@ source = "a document"
 
 
 def test_a_claim_about_a_network_that_was_another_cannot_be_told() -> None:
-    run = run_with(SUITE + CLAIM)
+    run = run_with(MATRIX + CLAIM)
     run.calibrations = [calibration_record([point.number for point in run.points], off=2.0)]
     told = judged_as(run)
     assert told.outcome == "cannot be told"

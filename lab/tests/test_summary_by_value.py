@@ -6,33 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from compared_runs import MEDIAN, RATE, stored
+from compared_runs import MEDIAN, RATE, searched
 from made_records import calibration_record, stored_run
 
 from plimsoll_lab.analysis.summary import summarise_run
-from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import MachineRecord, Outcome, ServerRecord
-from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord
-from plimsoll_lab.suite.figures import read_limit
 
 BOTH = {RATE: 1000.0, MEDIAN: 200.0}
-
-
-def searched(path: Path, *searches: dict[str, object]) -> RunFolder:
-    """A run of one search of each of some servers; the trial of the run is of the first."""
-    folder = stored(path, BOTH)
-    run = folder.read_run()
-    run.search = SearchSettingsRecord(over="load.rate", lowest=1, highest=10_000)
-    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server"}
-    run.searches = [
-        SearchRecord.model_validate(
-            {"number": place + 1, "point": place, "setting": {"server.model": name}, **base, **each}
-        )
-        for place, (name, each) in enumerate(zip(("epoll", "poll", "select", "fork"), searches, strict=False))
-    ]
-    run.limits = [read_limit("response_time.p99", "< 5ms", source="it.toml")]
-    folder.write_run(run)
-    return folder
 
 
 @pytest.mark.parametrize(
