@@ -135,11 +135,11 @@ def test_counts_of_which_it_is_never_told_when_are_the_last_ones_there_are() -> 
 
 def test_a_run_ends_where_its_emulator_has() -> None:
     """Each later server could bind no address, and had failed."""
-    ended = SimpleNamespace(exit_code=lambda: -9, stderr_tail=lambda: "")
+    ended = SimpleNamespace(exit_code=lambda: -9, stderr_tail=lambda: "it fell\n", lacked_memory=lambda: False)
     emulated = Network(cast("Any", None), {}, cast("Any", ended), {}, ())
     emulated_hosts = testbed.Testbed(hosts={}, network=emulated)
     suite, point = cast("Suite", None), cast("Any", None)
-    with pytest.raises(LabError, match=r"ended in mid-run \(killed by SIGKILL, saying: nothing\).*resume") as refusal:
+    with pytest.raises(LabError, match=r"links with it \(killed by SIGKILL, saying: it fell\).*resume") as refusal:
         run_trial(emulated_hosts, "", suite, point, PlannedTrial(number=1, block=1, point=0))
     assert refusal.value.exit_code == ENVIRONMENT
 

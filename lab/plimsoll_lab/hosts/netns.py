@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -95,20 +94,6 @@ class Network:
             if left_s <= 0 or self.emulator.exit_code() is not None:
                 return found
             self._local.wait([self.emulator], left_s)
-
-    def refuse_ended(self) -> None:
-        """Raise LabError where the emulator has ended: its links went with it, and over none of
-        them a server shows what it can.
-        """
-        code = self.emulator.exit_code()
-        if code is not None:
-            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            said = " ".join(self.emulator.stderr_tail().split()) or "nothing"
-            raise LabError(
-                f"the emulator of the links ended in mid-run ({how}, saying: {said}), and the links with it; "
-                "'plimsoll lab resume' goes on over new ones",
-                exit_code=ENVIRONMENT,
-            )
 
     def disturbances(self, from_unix_s: float, to_unix_s: float) -> list[Json]:
         """When the emulator was not the network asked for, of those moments that overlap with a

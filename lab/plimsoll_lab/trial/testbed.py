@@ -17,6 +17,7 @@ from plimsoll_lab.problem import ENVIRONMENT, LabError
 from plimsoll_lab.suite.placement import LOCAL
 from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.suite.topology import Topology
+from plimsoll_lab.trial.validity import ending
 
 START_IN_S, START_REMOTE_IN_S = 0.6, 2.0
 """A process is up within some 20 ms, on a busy machine ten times that; on another machine a message
@@ -48,9 +49,18 @@ class Testbed:
         return any(each.machine == own.machine for each in self.hosts.values() if each is not own)
 
     def refuse_lost_links(self) -> None:
-        """Raise LabError where the emulator of the links has ended."""
-        if self.network is not None:
-            self.network.refuse_ended()
+        """Raise LabError where the emulator has ended: its links went with it, and over none of
+        them a server shows what it can.
+        """
+        emulator = None if self.network is None else self.network.emulator
+        code = None if emulator is None else emulator.exit_code()
+        if emulator is not None and code is not None:
+            how = ending(code, emulator.stderr_tail(), lacked_memory=emulator.lacked_memory())
+            raise LabError(
+                f"the emulator of the links ended in mid-run, and the links with it ({how}); "
+                "'plimsoll lab resume' goes on over new ones",
+                exit_code=ENVIRONMENT,
+            )
 
     def wait(self, processes: Sequence[Process], timeout_s: float) -> None:
         """Sleep until one of them prints or ends, or the time is over."""
