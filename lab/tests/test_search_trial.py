@@ -464,7 +464,9 @@ def test_the_cpu_of_further_parts_is_part_of_what_the_lab_used(*, cores: float |
         roles=(further, counted),
         figures=figures(server__cpu_cores=0.7, generator__cpu_cores=0.4),
     )
-    assert crowded([bad], [bad], MACHINE.model_copy(update={"cpus_online": 8})) is found
+    # One that died within the window had used nothing by then.
+    died = replace(bad, outcome="failed", roles=({**further, "cpu_cores": 0.0}, counted))
+    assert crowded([bad, died, died], [bad], MACHINE.model_copy(update={"cpus_online": 8})) is found
 
 
 @pytest.mark.parametrize(("busy", "found"), [(2.0, True), (2.11, False), (1.79, False)])

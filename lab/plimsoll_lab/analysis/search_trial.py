@@ -358,9 +358,12 @@ def _cores(bad: Sequence[TrialRecord], figure: str) -> float | None:
     """The median CPU of trials in which the server answered: also of those in which the generator
     was late, as the CPU that it wanted may have been taken.
     """
-    answered = [trial.figures for trial in bad if trial.outcome in {"ok", "generator_limited"}]
-    found = [figures[figure] for figures in answered if figure in figures]
+    found = [trial.figures[figure] for trial in _answered(bad) if figure in trial.figures]
     return statistics.median(found) if found else None
+
+
+def _answered(bad: Sequence[TrialRecord]) -> list[TrialRecord]:
+    return [trial for trial in bad if trial.outcome in {"ok", "generator_limited"}]
 
 
 def _server_cores(bad: Sequence[TrialRecord]) -> float | None:
@@ -406,7 +409,10 @@ def _own_cores(bad: Sequence[TrialRecord]) -> float | None:
     if server is None or generator is None:
         return None
     # The generator's has that of each load that is measured.
-    further = [sum(each.get("cpu_cores") or 0.0 for each in trial.roles if not each.get("measured")) for trial in bad]
+    further = [
+        sum(each.get("cpu_cores") or 0.0 for each in trial.roles if not each.get("measured"))
+        for trial in _answered(bad)
+    ]
     return server + generator + statistics.median(further)
 
 
