@@ -92,6 +92,9 @@ def test_an_interrupted_run_keeps_what_it_has_and_resumes(suite_file: Path, tmp_
     assert resumed.returncode == 0, resumed.stderr
     assert len(resumed.stdout.splitlines()) == 12 - measured + 1
     assert summary_of(resumed.stdout)["status"] == "complete"
+    events = [json.loads(text) for text in (tmp_path / "runs/0001/events.jsonl").read_text().splitlines()]
+    begun = [(each["done"], each["kept"]) for each in events if each["event"] == "run"]
+    assert begun == [(0, []), (measured, list(range(1, measured + 1)))], "of a trial made again nobody counts two"
 
 
 def test_nothing_outlives_a_killed_lab(suite_file: Path, tmp_path: Path) -> None:

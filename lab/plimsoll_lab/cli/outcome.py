@@ -68,6 +68,7 @@ def measure(
 def _begins(plan: Plan, folder: RunFolder) -> Json:
     """The first event: what is asked, and how much there is to do."""
     search = plan.suite.search
+    kept = sorted(folder.trial_numbers())
     return {
         "event": "run",
         "suite": plan.suite.name,
@@ -76,7 +77,8 @@ def _begins(plan: Plan, folder: RunFolder) -> Json:
         "points": len(plan.points),
         "repeat": plan.suite.run.repeat,
         "trials": None if search is not None else len(plan.trials),
-        "done": folder.count_trials(),
+        "done": len(kept),
+        "kept": kept,
         "predicted_s": predicted_s(plan),
     }
 

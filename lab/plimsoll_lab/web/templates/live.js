@@ -7,7 +7,7 @@
   const SVG = "http://www.w3.org/2000/svg";
   const TOP = 12, BOTTOM = 130; // of a chart of 150 pixels: room for letters above and below
   const drawn = new Map(); // what each chart shows, for another width of the window
-  let run = null, done = 0, seconds = [], costs = [], rows = 0, current = null, shown = null; // the trial under way, and that of the figures: one that is made again has its number
+  let run = null, onDisk = new Set(), seconds = [], costs = [], rows = 0, current = null, shown = null; // the trial under way, and that of the figures: one that is made again has its number
 
   const number = (value) => value.toLocaleString("en-GB", { maximumSignificantDigits: 3 });
   const time = (us) => (us === null || us === undefined ? "-" : us < 1000 ? `${number(us)} \u00b5s` : us < 1e6 ? `${number(us / 1e3)} ms` : `${number(us / 1e6)} s`);
@@ -78,7 +78,7 @@
   }
 
   function trial(event) {
-    done += 1;
+    onDisk.add(event.number); // one that a resumed run makes again is among those that there were
     const row = document.createElement("tr");
     const figures = event.figures;
     const outcome = event.outcome.replaceAll("_", " ");
@@ -100,7 +100,7 @@
   }
 
   function progress(left) {
-    const total = run?.trials;
+    const total = run?.trials, done = onDisk.size;
     const rest = left === undefined || left === null ? "" : `; about ${number(left)} s left`;
     say("progress", total ? `${done} of ${total} trials are on disk${rest}.` : `${done} trials are on disk${rest}.`);
     if (total) { at("bar").hidden = false; at("bar").max = total; at("bar").value = done; }
@@ -110,7 +110,7 @@
 
   function hear(event) {
     switch (event.event) {
-      case "run": run = event; done = event.done; status("running"); progress(event.predicted_s); break;
+      case "run": run = event; onDisk = new Set(event.kept); status("running"); progress(event.predicted_s); break;
       case "trial_started":
         seconds = []; costs = []; current = event;
         at("now").hidden = false;
@@ -142,7 +142,7 @@
       ending.textContent = "The run has ended. ";
     } else {
       const why = word === "killed" ? "The run's program ended without recording why: it was killed, or the machine stopped." : `The run ended: ${word}.`;
-      ending.textContent = `${why} ${done ? `Finished trials on disk: ${done}` : "No trial is on disk"}; "plimsoll lab resume ${known.folder}" goes on with it. `;
+      ending.textContent = `${why} ${onDisk.size ? `Finished trials on disk: ${onDisk.size}` : "No trial is on disk"}; "plimsoll lab resume ${known.folder}" goes on with it. `;
     }
     if (word !== "killed") {
       const link = document.createElement("a");
