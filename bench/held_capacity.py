@@ -2,10 +2,11 @@
 
 Searches for the most requests a second with 99 of 100 answered within 20 ms: of uvicorn, Node and
 nginx five times each, and of our seven models twice. After each search, a fresh server gets the
-load that was found for a minute. It *holds* if the p99 is within the limit and at least 99 % of the
-requests due are completed. At least four of five are to hold. A minute in which the machine's CPUs
-were taken away is made again, up to three times, whatever it showed; then it is not judged, and
-another search of that server is made besides.
+load that was found for a minute. It *holds* if the p99 is within the limit, with the generator's
+own lateness in it, and at least 99 % of the requests due are completed. One that misses the limit
+as the generator was late is not judged. At least four of five are to hold. A minute in which the
+machine's CPUs were taken away is made again, up to three times, whatever it showed; then it is not
+judged, and another search of that server is made besides.
 
 Every search is a line of docs/results/held-capacity.jsonl as soon as its minute has ended: started
 again, the script goes on where it was stopped. The table is held-capacity.txt beside it. A search
@@ -107,8 +108,10 @@ def minute(name: str, rate: int, seed: int) -> Json:
         made = run("held-minute", server_of(name) + MINUTE.format(rate=rate, seed=seed))
         (point,) = made["points"]
         taken = sorted({each["code"] for each in made["warnings"]} & TAKEN)
+    own = made["generators"][-1] or {}
     figures = {
-        each: point["figures"].get(each, {}).get("median") for each in ("response_time_us.p99", "completed_rate")
+        "response_time_us.p99": own.get("response_time_us", {}).get("p99"),
+        "completed_rate": own.get("completed_rate"),
     }
     return {
         "outcome": point["outcome"], "reason": point["reason"], "figures": figures, "minutes": number, "taken": taken
@@ -118,9 +121,14 @@ def minute(name: str, rate: int, seed: int) -> Json:
 def holds(record: Json) -> bool | None:
     """Whether the minute held; None where no load was found, or the minute does not tell."""
     made = record["minute"]
-    if made is None or made["outcome"] in {"invalid", "generator_limited"} or made["taken"]:
+    if made is None or made["outcome"] == "invalid" or made["taken"]:
         return None
     p99_us, rate = made["figures"]["response_time_us.p99"], made["figures"]["completed_rate"]
+    if made["outcome"] == "generator_limited":
+        # A late generator only lengthens response times, as in the search: a limit that is met with
+        # its lateness is met, and of one that it misses nobody knows.
+        is_met = p99_us is not None and p99_us < LIMIT_US and rate >= COMPLETED * record["lower"]
+        return True if is_met else None
     if made["outcome"] != "ok" or (rate is not None and rate < COMPLETED * record["lower"]):
         return False
     return None if p99_us is None or rate is None else bool(p99_us < LIMIT_US)

@@ -58,18 +58,21 @@ def binaries(made: Iterable[Json]) -> str:
 
 
 def run(name: str, text: str) -> Json:
-    """The summary of a suite's run, whose folder is removed."""
+    """The summary of a suite's run, whose folder is removed, with what the generator itself said in
+    each trial (`generators`).
+    """
     suite = BUILD / f"{name}.toml"
     suite.parent.mkdir(parents=True, exist_ok=True)
     suite.write_text(text)
     done = lab("run", str(suite), "--out", str(OUT))
+    trials = [json.loads(each.read_text()) for each in sorted(OUT.glob("*/trials/*.json"))]
     shutil.rmtree(OUT, ignore_errors=True)
     if not done.stdout:
         sys.exit(f"{name} could not be run: {done.stderr}")
     found: Json = json.loads(done.stdout.splitlines()[-1])
     if found["status"] != "complete":
         sys.exit(f"{name} is {found['status']}, and is not kept: {done.stderr}")
-    return found
+    return found | {"generators": [each["load"].get("summary") for each in trials]}
 
 
 def search(name: str, text: str) -> Json:
