@@ -272,6 +272,9 @@ def test_why_nothing_stands_beside_a_figure_of_a_document_is_said() -> None:
     assert (found.ours, found.reason) == (None, "no trial of this point has the figure")
     stopped = beside(replace(REFERENCE, at={"load.connections": 10}), made(SIX), points("failed"))
     assert (stopped.ours, stopped.reason) == (None, "failed: too few ports")
+    in_part = [each.model_copy(update={"n": 3, "outcomes": {"failed": 2, "ok": 1}}) for each in points("failed")]
+    some = beside(replace(REFERENCE, at={"load.connections": 10}), made(SIX), in_part)
+    assert some.reason == "failed in 2 of 3 trials: too few ports"
     nowhere = beside(replace(REFERENCE, at={"load.connections": 99}), made(SIX))
     assert (nowhere.ours, nowhere.reason) == (None, "no such point was measured in this run")
 

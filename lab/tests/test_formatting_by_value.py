@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
+from made_records import point_summary
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import verdict_record
 from plimsoll_lab.stats.best import RankedContender
 from plimsoll_lab.stats.verdict import Verdict
+from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.store.summary_record import StopRecord
 
 
@@ -65,6 +68,18 @@ def test_how_a_contender_stopped_is_said_with_how_often() -> None:
     assert formatting.stop(stop(trials=(6, 12))) == "hard limit in 6 of 12 trials"
     assert formatting.stop(stop(outcome="failed", trials=(1000, 2000))) == "failed in 1,000 of 2,000 trials"
     assert formatting.how_often(stop()) == ""
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [({"failed": 6, "ok": 4}, " in 6 of 10 trials"), ({"failed": 10}, ""), ({}, "")],
+)
+def test_a_point_of_which_some_trials_ended_otherwise_says_how_many_did_not(
+    outcomes: Mapping[Outcome, int], said: str
+) -> None:
+    point = point_summary({"contender": "poll"}, outcome="failed", reason="it ended")
+    assert formatting.in_part(point.model_copy(update={"n": 10, "outcomes": outcomes})) == said
+    assert formatting.in_part(point.model_copy(update={"outcome": None, "n": 0})) == ""
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,12 @@ def test_what_points_without_a_result_end_a_gate_in(
     assert all(each in found.text for each in reasons)
 
 
+def test_a_gate_says_in_how_many_trials_a_contender_failed() -> None:
+    (point,) = places_of(("new", 8, "failed", "it ended"))
+    found = gate_of([point.model_copy(update={"n": 10, "outcomes": {"failed": 6, "ok": 4}})])
+    assert found.reasons == ["new failed at 8 connections (in 6 of 10 trials): it ended"]
+
+
 def trial_of(point: int, outcome: Outcome, reason: str | None = None) -> TrialRecord:
     return TrialRecord(
         number=1, block=1, point=point, setting={}, outcome=outcome, reason=reason, warnings=(), figures={},

@@ -294,7 +294,7 @@ def _unreached(here: Sequence[PointSummary], figure: str) -> str | None:
     if len(here) > 1:
         return f"{len(here)} points of this run agree with it; the claim has to name one"
     if here[0].outcome not in _decisive(figure):
-        return f"{formatting.outcome(here[0].outcome)}: {here[0].reason}"
+        return f"{formatting.outcome(here[0].outcome)}{formatting.in_part(here[0])}: {here[0].reason}"
     return None
 
 

@@ -162,7 +162,19 @@ def stop(each: StopRecord) -> str:
 
 def how_often(each: StopRecord) -> str:
     """` in 6 of 12 trials`; nothing where a contender stopped as a whole."""
-    return "" if each.trials is None else " in {:,} of {:,} trials".format(*each.trials)
+    return "" if each.trials is None else _in_trials(*each.trials)
+
+
+def in_part(point: PointSummary) -> str:
+    """` in 6 of 10 trials` of a point whose trials did not all end as it is said to have; else
+    nothing.
+    """
+    ended = 0 if point.outcome is None else point.outcomes.get(point.outcome, 0)
+    return _in_trials(ended, point.n) if 0 < ended < point.n else ""
+
+
+def _in_trials(some: int, every: int) -> str:
+    return f" in {some:,} of {every:,} trials"
 
 
 def ratio(value: float | None, interval: tuple[float, float] | None) -> str:

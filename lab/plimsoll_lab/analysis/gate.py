@@ -179,6 +179,8 @@ def _points(points: Sequence[PointSummary], compare: str, baseline: str) -> list
             continue
         name = formatting.contender(point.point, compare)
         place = formatting.setting({path: value for path, value in point.point.items() if path != compare})
+        some = formatting.in_part(point).strip()
+        place += f" ({some})" if some else ""
         if point.outcome == "failed" or (point.outcome == "hard_limit" and name == baseline):
             outcome: GateOutcome = "failed"
         else:

@@ -112,7 +112,7 @@ def _data(summary: RunSummary, figure: Figure) -> Table:
 def _median(point: PointSummary, figure: Figure) -> str:
     """Why a point has no result, or its figure; `-` of a figure that its results do not have."""
     if point.outcome != "ok":
-        return formatting.outcome(point.outcome)
+        return f"{formatting.outcome(point.outcome)}{formatting.in_part(point)}"
     return formatting.median(point, figure.name, figure.unit)
 
 

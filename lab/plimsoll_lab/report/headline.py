@@ -11,6 +11,7 @@ from typing import Literal
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.answer import main_verdict
 from plimsoll_lab.analysis.family import COMPETES, SERVERS_OWN, without
+from plimsoll_lab.analysis.points import STOPPED
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import AXES as ENCODED
 from plimsoll_lab.report.encoding import EXACT, MatrixLayout, counts, shapes_of
@@ -171,6 +172,8 @@ def _stopped(point: PointSummary, compare: str) -> Json:
     """A contender without a result, and why."""
     reasons = {"hard_limit": "stopped before this load", "failed": "failed", "": "not measured"}
     text = reasons.get(point.outcome or "", "no valid result")
+    if point.outcome in STOPPED:
+        text += formatting.in_part(point)
     contender = formatting.contender(point.point, compare)
     return {"contender": contender, "text": text, "median": None, "low": None, "high": None}
 
