@@ -32,6 +32,9 @@ pub fn fork(keep: &[BorrowedFd<'_>], work: impl FnOnce() -> i32) -> io::Result<C
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "fork from a process with several threads"));
     }
+    // Inherited where whoever started this process ignores it: the kernel would then reap every
+    // copy itself, and wait(2) tell of none.
+    signal::restore_default(libc::SIGCHLD)?;
     let parent = std::process::id();
     // SAFETY: the process has one thread (checked above, and that thread is here), so no lock can
     // be left held in the copy.

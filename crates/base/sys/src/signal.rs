@@ -137,6 +137,17 @@ pub(crate) fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has a signal do again what it does by default: a program begins with those ignored that its
+/// parent ignores (execve(2)).
+pub(crate) fn restore_default(number: libc::c_int) -> io::Result<()> {
+    // SAFETY: the action is zeroed, which is SIG_DFL without flags.
+    let outcome = unsafe {
+        let action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(number, &raw const action, std::ptr::null_mut())
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn set_of(signals: &[Signal]) -> libc::sigset_t {
     // SAFETY: sigemptyset initialises the zeroed set before sigaddset touches it; the numbers are
     // valid signals.

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-use crate::support::server::{PATIENCE, Server, for_every_model, until};
+use crate::support::server::{PATIENCE, Server, assert_echoes, for_every_model, until};
 
 for_every_model!(a_drain_ends_although_a_peer_never_stops_to_send, a_drain_ends_with_its_time);
 
@@ -68,4 +68,16 @@ fn a_drain_ends_with_its_time(model: &str) {
     assert_eq!((status.code(), &summary["errors"]), (Some(0), &serde_json::json!({})), "{model}: {summary}");
     let read = stuck.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
     assert_eq!(read, Err(ErrorKind::ConnectionReset), "{model}: an end would mean that all was sent");
+}
+
+#[test]
+fn a_server_that_forks_ends_although_its_parent_ignores_the_end_of_children() {
+    // The kernel reaped its processes then, and it waited for them without end.
+    let ignoring = ["sh", "-c", "trap '' CHLD; exec \"$0\" \"$@\""];
+    let server = Server::under(&ignoring, "echo", "fork", &[]);
+    let mut stream = server.connect();
+    assert_echoes(&mut stream, b"hello");
+    drop(stream);
+    let summary = server.stop();
+    assert_eq!(summary["connections"], 1, "{summary}");
 }
