@@ -21,7 +21,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use plimsoll_load::config::Config;
 use plimsoll_load::echo::Echo;
 use plimsoll_load::protocol::Protocol;
@@ -35,7 +35,7 @@ use serde::Serialize;
 
 use crate::colour::Paint;
 use crate::event::Event;
-use crate::outcome::usage;
+use crate::outcome::{Environment, usage};
 use crate::version::VERSION;
 pub(crate) use arguments::Arguments;
 use common::Common;
@@ -98,7 +98,10 @@ fn carry_out<P: Protocol>(
         files.finish(&percentiles)?;
         return code;
     }
-    let outcome = run::run(&config, protocol, &mut live)?;
+    let outcome = run::run(&config, protocol, &mut live).map_err(|error| match error.is_environment() {
+        true => anyhow!(Environment(error.to_string())),
+        false => anyhow!(error),
+    })?;
     live.finish();
     // The threads that write the records end when their last sender is dropped.
     config.records = Records::default();

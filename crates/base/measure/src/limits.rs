@@ -2,7 +2,7 @@
 //! `statuses.404 == 0`.
 //!
 //! A figure is named by its path in the record. In the record the name has the unit, in a limit the
-//! value has it.
+//! value has it; the path itself names the figure too.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -96,7 +96,7 @@ impl Limit {
     /// Why a run of this kind has no such figure, and what has; `None` where it has one.
     pub fn missing_in(&self, kind: Kind) -> Option<String> {
         let name = self.text.split(['<', '>', '=', '!']).next().unwrap_or_default().trim();
-        let stem = name.split('.').next().unwrap_or_default();
+        let stem = name.split('.').next().map_or("", without_unit);
         let (_, has, remedy) = SOME_RUNS_ONLY.iter().find(|(known, ..)| *known == stem || *known == name)?;
         (!has(kind)).then(|| format!("this run has no {name}, which {remedy}"))
     }
@@ -191,6 +191,7 @@ enum Unit {
 
 impl Figure {
     fn named(name: &str) -> Option<Figure> {
+        let name = PATHS.iter().find(|(path, _)| *path == name).map_or(name, |(_, limited)| *limited);
         if let Some((_, unit, read)) = SINGLES.iter().find(|(known, ..)| *known == name) {
             return Some(Figure::Single(*unit, *read));
         }
@@ -198,6 +199,7 @@ impl Figure {
         if let Some((_, read, is_key)) = ANSWERS.iter().find(|(known, ..)| *known == stem) {
             return is_key(part).then(|| Figure::Answers(*read, part.to_owned()));
         }
+        let stem = without_unit(stem);
         let (_, times) = TIMES.iter().find(|(known, _)| *known == stem)?;
         let (_, part) = TIMES_FIGURES.iter().find(|(known, _)| *known == part)?;
         Some(Figure::Time(*times, *part))
@@ -218,6 +220,11 @@ impl Figure {
             Figure::Single(Unit::Count, _) | Figure::Answers(..) => Ok(units::count(text)? as f64),
         }
     }
+}
+
+/// The name of a set of durations, of which its path in the record says the unit too.
+fn without_unit(stem: &str) -> &str {
+    stem.strip_suffix("_us").unwrap_or(stem)
 }
 
 fn known_names() -> String {
@@ -254,12 +261,23 @@ const TIMES: [(&str, ReadTimes); 8] = [
     ("transmission_time", |summary| summary.transmission_time_us.unwrap_or_default()),
 ];
 
-const SINGLES: [(&str, Unit, ReadSingle); 25] = [
+/// Paths in the record that have a unit, and the names in a limit.
+const PATHS: [(&str, &str); 4] = [
+    ("goodput_bits_per_s", "goodput"),
+    ("elapsed_s", "elapsed"),
+    ("generator.cpu_us_per_request", "generator.cpu_per_request"),
+    ("generator.memory_bytes", "generator.memory"),
+];
+
+const SINGLES: [(&str, Unit, ReadSingle); 32] = [
     ("completed_rate", Unit::Rate, |summary| summary.completed_rate),
     ("offered_rate", Unit::Rate, |summary| summary.offered_rate),
     ("goodput", Unit::Rate, |summary| summary.goodput_bits_per_s),
     ("failed_ratio", Unit::Ratio, |summary| summary.failed_ratio),
     (AVAILABLE_RATIO, Unit::Ratio, |summary| summary.available_ratio),
+    ("elapsed", Unit::Duration, |summary| summary.elapsed_s * 1e6),
+    ("bytes_sent", Unit::Bytes, |summary| summary.bytes_sent as f64),
+    ("bytes_received", Unit::Bytes, |summary| summary.bytes_received as f64),
     ("requests.scheduled", Unit::Count, |summary| summary.requests.scheduled as f64),
     ("requests.completed", Unit::Count, |summary| summary.requests.completed as f64),
     ("requests.failed", Unit::Count, |summary| summary.requests.failed as f64),
@@ -273,6 +291,10 @@ const SINGLES: [(&str, Unit, ReadSingle); 25] = [
     ("connections.ended_idle", Unit::Count, |summary| summary.connections.ended_idle as f64),
     ("connections.unrequested", Unit::Count, |summary| summary.connections.unrequested as f64),
     ("redirects", Unit::Count, |summary| summary.redirects as f64),
+    ("errors.connect", Unit::Count, |summary| summary.errors.connect as f64),
+    ("errors.read", Unit::Count, |summary| summary.errors.read as f64),
+    ("errors.write", Unit::Count, |summary| summary.errors.write as f64),
+    ("errors.timeout", Unit::Count, |summary| summary.errors.timeout as f64),
     ("errors.mismatch", Unit::Count, |summary| summary.errors.mismatch as f64),
     ("errors.closed", Unit::Count, |summary| summary.errors.closed as f64),
     ("errors.status", Unit::Count, |summary| summary.errors.status as f64),
@@ -293,6 +315,7 @@ mod tests {
             TimesSummary { count: 10, p99: 250_000.0, p99_9: 300_000.0, ..summary.response_time_us };
         (summary.elapsed_s, summary.available_ratio) = (1.0, 0.995);
         (summary.requests.scheduled, summary.requests.completed) = (10, 10);
+        (summary.errors.timeout, summary.bytes_received, summary.generator.cpu_us_per_request) = (1, 1024, 12.0);
         summary.statuses.insert("404".to_owned(), 2);
         summary.status_codes.insert("4xx".to_owned(), 2);
         summary
@@ -320,6 +343,15 @@ mod tests {
             ("status_codes.4xx <= 1", false),
             ("status_codes.5xx == 0", true),
             ("redirects == 0", true),
+            ("errors.timeout == 0", false),
+            ("elapsed <= 1s", true),
+            ("elapsed_s < 1s", false),
+            ("bytes_received >= 1KiB", true),
+            // By their paths in the record.
+            ("response_time_us.p99 < 250ms", false),
+            ("response_time_us.p99_9 < 1s", true),
+            ("generator.cpu_us_per_request < 12us", false),
+            ("generator.cpu_per_request <= 12us", true),
         ] {
             let limit: Limit = text.parse().expect(text);
             assert_eq!(limit.check(&summary()).met, met, "{text}");
@@ -355,6 +387,7 @@ mod tests {
         let http = Kind { open: false, scheduled: false, statuses: true, receive_lag: true };
         for (text, in_open, in_http) in [
             ("pool_wait.p99 < 1s", true, false),
+            ("pool_wait_us.p99 < 1s", true, false),
             ("schedule_lag.max<1s", true, false),
             ("backoff_wait.p99 < 1s", true, false),
             ("receive_lag.p99 < 1ms", false, true),
@@ -395,6 +428,7 @@ mod tests {
             ("status_codes.404 == 0", "no figure is called 'status_codes.404'"),
             ("speed == 0", "statuses.CODE"),
             ("failed_ratio < 3ms", "is not a ratio"),
+            ("goodput_us > 1", "no figure is called 'goodput_us'"),
             ("requests.failed < 1.5", "is not a count"),
         ] {
             let error = text.parse::<Limit>().expect_err(text).to_string();

@@ -69,7 +69,7 @@ pub(super) struct Common {
     /// process for each connection.
     #[arg(long, value_enum, default_value = "epoll")]
     engine: EngineName,
-    /// Event loops [default: one a CPU; with --rate one for each 50k requests a second].
+    /// Event loops [default: one a CPU; with --rate at most one for each 50k requests a second].
     #[arg(
         short = 't',
         long,

@@ -75,6 +75,21 @@ pub enum RunError {
     },
 }
 
+impl RunError {
+    /// Whether this machine, as it is now, cannot make the run: descriptors, threads or memory are
+    /// too few for it.
+    pub fn is_environment(&self) -> bool {
+        match self {
+            RunError::TooManyThreads { .. } => true,
+            // EAGAIN of a thread that could not be started (clone(2)).
+            RunError::Kernel { source, .. } => {
+                descriptor::is_exhaustion(source) || source.kind() == io::ErrorKind::WouldBlock
+            }
+            RunError::StartGone | RunError::BadStart { .. } => false,
+        }
+    }
+}
+
 /// Gets the events of a run as they happen.
 pub trait Observer {
     /// Every connection is up, or has finally failed, and requests wait for a start to be given.
