@@ -21,6 +21,7 @@ use crate::acceptor::Acceptor;
 use crate::admin;
 use crate::error::Error;
 use crate::event_loop;
+use crate::file_watch::LOOK_EVERY;
 use crate::inherited::Owner;
 use crate::listeners::{Listener, Listeners};
 use crate::log::Writer;
@@ -30,9 +31,6 @@ use crate::shared::Shared;
 use crate::table::LogTarget;
 use crate::totals::Totals;
 use crate::upgrade::Entrance;
-
-/// The file that is watched is looked at this often.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// After this a message is sent again for which there was no room or no memory.
 const PASSING_RETRY: Duration = Duration::from_millis(1);

@@ -173,9 +173,9 @@ impl Reloader {
         let _ = self.wanted.try_send(());
     }
 
-    /// Asks for it if the file that is watched has changed since this was last called.
+    /// Asks for it if the file that is watched has changed, and has settled.
     pub(crate) fn look(&mut self) {
-        if self.watched.as_mut().is_some_and(FileWatch::has_changed) {
+        if self.watched.as_mut().is_some_and(|file| file.has_changed(Instant::now())) {
             self.want();
         }
     }
