@@ -21,10 +21,12 @@ use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use plimsoll_sys::event::Event;
 use plimsoll_sys::{descriptor, passing};
 
+use crate::accept::Pause;
 pub use loop_handle::{LoopHandle, Phase};
 use loop_handle::{Shared, Worker};
 
@@ -63,7 +65,7 @@ pub struct Requests {
     /// Whether [`WorkerGroup::request`] was raised since the last time.
     pub raised: bool,
     /// Why a worker that needs a table cannot have it. Its accepting pauses until a table of its
-    /// has room again.
+    /// has room again, or one can be added: see [`WorkerGroup::retry_at`].
     pub refused: Option<io::Error>,
 }
 
@@ -82,6 +84,8 @@ pub struct WorkerGroup<R> {
     awaits_setup: bool,
     shared: Arc<Shared>,
     threads: Vec<LoopThread<R>>,
+    /// A table was refused.
+    refused: Pause,
 }
 
 impl<R: Send + 'static> WorkerGroup<R> {
@@ -105,6 +109,7 @@ impl<R: Send + 'static> WorkerGroup<R> {
             awaits_setup: false,
             shared: Arc::new(shared),
             threads: Vec::new(),
+            refused: Pause::default(),
         })
     }
 
@@ -217,7 +222,17 @@ impl<R: Send + 'static> WorkerGroup<R> {
                 thread.wake.raise();
             }
         }
+        self.refused = Pause::default();
+        if refused.is_some() {
+            self.refused.begin(Instant::now());
+        }
         Requests { raised, refused }
+    }
+
+    /// When [`WorkerGroup::process_requests`] is to be called at the latest: a table was refused,
+    /// and what the machine lacked may be there by then, whether or not a connection ends here.
+    pub fn retry_at(&self) -> Option<Instant> {
+        self.refused.until()
     }
 
     /// How many tables there are.

@@ -272,6 +272,30 @@ fn a_table_that_cannot_be_added_pauses_accepting_and_stops_nothing() {
 }
 
 #[test]
+fn accepting_goes_on_once_a_table_can_be_added_though_no_connection_ends() {
+    if !may_trace() {
+        return;
+    }
+    let mapping = format!("127.0.0.1:0={}", echo());
+    for accept in ["single", "handoff"] {
+        let mut forwarder = Forwarder::start_with_limit(64, &[&mapping, "--accept", accept, "--workers", "1"]);
+        let (mut strace, _said) = refuse_tables(&forwarder, "unshare");
+        let mut held: Vec<TcpStream> = (0..21).map(|_| forwarder.connect()).collect();
+        held.iter_mut().for_each(exchange);
+        let mut waiting: Vec<TcpStream> = (0..9).map(|_| forwarder.connect()).collect();
+        let sentence = forwarder.sentence();
+        assert!(sentence.contains("no descriptor table can be added"), "{accept}: {sentence}");
+        strace.kill().expect("it runs");
+        strace.wait().expect("a status");
+        waiting.iter_mut().for_each(exchange);
+        held.iter_mut().for_each(exchange);
+        drop((held, waiting));
+        let summary = forwarder.stop();
+        assert_eq!(summary["ends"], serde_json::json!({"client_closed": 30}), "{accept}: {summary}");
+    }
+}
+
+#[test]
 fn clients_that_wait_for_a_full_table_are_served_when_a_reload_takes_their_listener() {
     if !may_trace() {
         return;

@@ -167,7 +167,7 @@ impl Coordinator {
             Place::new(signals.as_raw_fd(), Interest::READ),
             Place::new(self.group.request().as_fd().as_raw_fd(), Interest::READ),
         ];
-        let mut until = shutdown.until();
+        let mut until = shutdown.until().into_iter().chain(self.group.retry_at()).min();
         if let Some(acceptor) = self.acceptor.as_ref().filter(|acceptor| !acceptor.is_swept()) {
             places.extend(acceptor.places());
             until = until.into_iter().chain(acceptor.paused_until()).min();

@@ -101,6 +101,7 @@ impl Coordinator<'_> {
         totals: &mut Totals,
     ) -> io::Result<()> {
         let mut shutdown = Shutdown::new(self.config.drain);
+        let mut is_short = false;
         while !group.is_finished() {
             let own = [self.signals.as_raw_fd(), group.request().as_fd().as_raw_fd()];
             let mut places: Vec<Place> = own.map(|descriptor| Place::new(descriptor, Interest::READ)).to_vec();
@@ -109,6 +110,7 @@ impl Coordinator<'_> {
                 places.extend(handoff.places());
                 until = handoff.paused_until();
             }
+            until = until.into_iter().chain(group.retry_at()).min();
             let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
             if let Some(error) = poll::wait_or_retry(&mut places, timeout)? {
                 totals.count_io_error(&error);
@@ -144,7 +146,9 @@ impl Coordinator<'_> {
                 // A place may be free that a loop waits for.
                 group.wake();
             }
-            if let Some(error) = refused {
+            // Once, however often it is tried again.
+            let was_short = std::mem::replace(&mut is_short, refused.is_some());
+            if let Some(error) = refused.filter(|_| !was_short) {
                 totals.count_io_error(&error);
                 self.state.notify_once(
                     "table",
