@@ -53,6 +53,12 @@ impl Meter {
         (wait > 0).then(|| Duration::from_nanos(wait))
     }
 
+    /// How many units may go through together: a tenth of a second's worth, so that a low rate has
+    /// no long pauses, and at least `least`.
+    pub(crate) fn together(&self, least: usize) -> usize {
+        least.max((MADE_UP.as_nanos() as f64 / self.nanoseconds_each) as usize)
+    }
+
     /// So many units went through.
     pub(crate) fn count(&self, units: u64, now: Instant) {
         let earliest = self.since(now).saturating_sub(MADE_UP.as_nanos() as u64);
@@ -90,6 +96,12 @@ mod tests {
         let meter = Meter::new(0.5, start);
         let admitted: Vec<u64> = (0..10).filter(|second| meter.admit(start + Duration::from_secs(*second))).collect();
         assert_eq!(admitted, [0, 2, 4, 6, 8]);
+    }
+
+    #[test]
+    fn a_tenth_of_a_second_goes_together_or_a_little() {
+        let meter = |rate| Meter::new(rate, Instant::now());
+        assert_eq!([1e6, 20e3, 100.0].map(|rate| meter(rate).together(1024)), [100_000, 2000, 1024]);
     }
 
     #[test]

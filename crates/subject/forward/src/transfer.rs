@@ -59,6 +59,8 @@ const FULL_READS: u8 = 4;
 /// copied again.
 const WORTH_SPLICING: usize = 32 * 1024;
 const SMALL_TURNS: u8 = 4;
+/// Bytes that are read at once of a direction that is held to a bandwidth, however low that is.
+const LEAST_METERED: usize = 1024;
 /// What one direction may move before other connections have their turn: some 70 us either way.
 const TURN_COPIED: usize = 256 * 1024;
 const TURN_SPLICED: usize = 1024 * 1024;
@@ -132,7 +134,10 @@ impl Transfer<'_> {
                         break TransferOutcome::Metered(wait);
                     }
                     let before = self.direction().reads;
-                    let length = if meter.is_some() { self.copy(pool, false) } else { self.read(pool) };
+                    let length = match meter {
+                        Some((meter, _)) => self.copy(pool, meter.together(LEAST_METERED), false),
+                        None => self.read(pool),
+                    };
                     moved += length;
                     if let Some((meter, now)) = meter {
                         meter.count(length as u64, now);
@@ -165,13 +170,19 @@ impl Transfer<'_> {
     }
 
     fn read(&mut self, pool: &mut Pool) -> usize {
-        if self.channel.spliced && !self.source.urgent { self.splice(pool) } else { self.copy(pool, pool.splices) }
+        if self.channel.spliced && !self.source.urgent {
+            self.splice(pool)
+        } else {
+            self.copy(pool, READ_BYTES, pool.splices)
+        }
     }
 
-    /// Reads into the outbox. After a few full reads in a row the direction is spliced, if it
-    /// `may_splice`.
-    fn copy(&mut self, pool: &mut Pool, may_splice: bool) -> usize {
-        let length = match net::read(&self.source.socket, pool.outbox.room()) {
+    /// Reads into the outbox, `most` bytes. After a few full reads in a row the direction is
+    /// spliced, if it `may_splice`.
+    fn copy(&mut self, pool: &mut Pool, most: usize, may_splice: bool) -> usize {
+        let room = pool.outbox.room();
+        let most = most.min(room.len());
+        let length = match net::read(&self.source.socket, &mut room[..most]) {
             Ok(length) => length,
             Err(error) => return self.not_read(&error),
         };
@@ -180,7 +191,7 @@ impl Transfer<'_> {
             self.relay.ended(self.side, End::Clean);
             return 0;
         }
-        let full = length == READ_BYTES;
+        let full = length == most;
         // A read of less than there was room for took all there was (epoll(7)), except the end of
         // the stream.
         self.source.readable = full || self.source.may_hold_more();

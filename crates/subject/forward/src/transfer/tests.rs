@@ -222,3 +222,20 @@ fn a_unix_socket_that_no_longer_reads_still_sends() {
     between.move_all(Side::Server);
     assert_eq!(between.relay.down.bytes, 9);
 }
+
+#[test]
+fn a_low_bandwidth_lets_little_through_at_once() {
+    // 64 KiB were read at once, whatever the rate: six seconds of 10 KB/s, and silence for as long.
+    let (mut client, _server, mut between) = Between::new();
+    client.write_all(&[7; 32 * 1024]).expect("it is taken");
+    let start = Instant::now();
+    let meter = Meter::new(10_000.0, start);
+    let (mut transfer, pool) = between.transfer(Side::Client);
+    while transfer.direction().read_bytes == 0 {
+        assert!(start.elapsed() < PATIENCE, "nothing arrives");
+        transfer.source.readable = true;
+        let _ = transfer.turn(pool, None, Some((&meter, start)));
+    }
+    assert!(transfer.direction().read_bytes <= 2048, "{}", transfer.direction().read_bytes);
+    assert!(transfer.source.readable, "more is there");
+}
