@@ -48,21 +48,29 @@ pub fn read(text: &str) -> Result<Table, Fault> {
 
 impl<'a> Reader<'a> {
     fn log(&self, value: &Spanned<DeValue<'a>>) -> Result<Option<LogTarget>, Fault> {
-        let (mut path, mut format) = (None, LogFormat::default());
+        let (mut path, mut format) = (None, None);
         for (key, value) in self.pairs(self.table(value, "[log]")?) {
             match key.name {
                 "connections" => path = Some(self.string(value, "connections")?),
                 "format" => {
-                    format = match self.string(value, "format")? {
+                    format = Some(match self.string(value, "format")? {
                         "csv" => LogFormat::Csv,
                         "json" => LogFormat::Json,
                         other => return Err(self.fault(value, format!("`{other}` is no format; write csv or json"))),
-                    }
+                    })
                 }
                 _ => return Err(key.unknown("`connections` and `format`")),
             }
         }
-        Ok(path.map(|path| LogTarget { path: (path != "stdout").then(|| PathBuf::from(path)), format }))
+        let Some(path) = path else {
+            // Also with --log, which would have the other format in silence.
+            return match format {
+                None => Ok(None),
+                Some(_) => Err(self.fault(value, "[log] has a format and no log; write connections = \"FILE\"")),
+            };
+        };
+        let path = (path != "stdout").then(|| PathBuf::from(path));
+        Ok(Some(LogTarget { path, format: format.unwrap_or_default() }))
     }
 
     fn admin(&self, value: &Spanned<DeValue<'a>>) -> Result<Option<SocketAddr>, Fault> {
@@ -150,6 +158,7 @@ idle_timeout = "1s"
             ("[defaults]\nsource = [\"here\"]\n", "line 2, column 10", "not an IP address"),
             ("[defaults]\nsource = [\"fe80::1%2\"]\n", "line 2, column 10", "an address of one link alone"),
             ("[log]\nformat = \"xml\"\n", "line 2, column 10", "csv or json"),
+            ("[log]\nformat = \"json\"\n", "line 1, column 1", "a format and no log"),
             ("[forwards]\n", "line 1, column 2", "`forwards` means nothing here"),
         ];
         for (text, place, reason) in cases {
