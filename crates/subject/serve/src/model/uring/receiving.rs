@@ -95,7 +95,12 @@ impl<P: Service> EventLoop<'_, P> {
 
     /// Lets as many connections receive again as there are buffers.
     pub(super) fn rearm_receives(&mut self) -> io::Result<()> {
-        for _ in 0..self.awaiting_buffer.len().min(self.ring.free_buffers()) {
+        // Who is sending receives again only after that, and leaves its buffer to the next.
+        let mut free = self.ring.free_buffers();
+        for _ in 0..self.awaiting_buffer.len() {
+            if free == 0 {
+                break;
+            }
             let Some(slot) = self.awaiting_buffer.pop_front() else { break };
             // It may have been closed, or its slot be another's, since it was put on the list.
             if let Some(connection) = self.connections.get_mut(slot.index())
@@ -103,6 +108,8 @@ impl<P: Service> EventLoop<'_, P> {
             {
                 connection.receive = Receive::Off;
                 self.drive(slot)?;
+                let driven = self.connections.get_mut(slot.index());
+                free -= usize::from(driven.is_some_and(|connection| connection.receive == Receive::Armed));
             }
         }
         Ok(())
