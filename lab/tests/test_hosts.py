@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from conftest import lab_environment
 from plimsoll_lab.hosts import cgroup, guard, processes
 from plimsoll_lab.hosts.processes import Launcher, LocalProcess, wait_for
 from plimsoll_lab.hosts.samplers.usage import ProcMeter, Usage
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import LabError, StartError
 
 FAMILY = """
 import os, sys, time
@@ -318,3 +320,48 @@ def test_groups_that_a_server_makes_within_its_own_are_removed_with_it(
     (tmp_path / "group" / "below").mkdir(parents=True)
     (tmp_path / "group" / "below" / "cgroup.procs").write_text("0\n")
     assert cgroup.kill_folder(tmp_path / "group"), "a process below is one of the group"
+
+
+def test_groups_of_version_2_are_handed_the_controller_of_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A new group hands none on, so that no group of a process could be read."""
+    make = cgroup.Groups.make
+
+    def made_by_a_kernel(groups: cgroup.Groups, name: str) -> cgroup.Group:
+        (folder,) = (group := make(groups, name)).folders
+        (folder / "cgroup.procs").touch()
+        (folder / "cpu.stat").write_text("usage_usec 5000000\n")
+        handed = folder.parent / "cgroup.subtree_control"
+        if handed.exists() and handed.read_text() == "+memory":
+            (folder / "memory.current").write_text("4096\n")
+            (folder / "memory.stat").write_text("file 1024\nshmem 0\n")
+        return group
+
+    monkeypatch.setattr(cgroup.Groups, "make", made_by_a_kernel)
+    monkeypatch.setattr(cgroup, "_homes", lambda: [(tmp_path,)])
+    monkeypatch.setattr(cgroup, "remove_folder", shutil.rmtree)
+    groups = cgroup.open_groups()
+    assert groups is not None
+    meter = groups.make("1-server").meter()
+    assert (meter.source, meter.read(thorough=True)) == ("cgroup v2", Usage(cpu_s=5.0, memory_bytes=3072))
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "said"),
+    [
+        (errno.EAGAIN, LabError, "has no room for another process"),
+        (errno.EMFILE, LabError, "has no room for another process"),
+        (errno.EACCES, StartError, "make it executable"),
+    ],
+)
+def test_a_machine_without_room_for_a_process_is_no_fault_of_the_program(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[LabError], said: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(LabError, match=said) as refused, launcher.start(["x"], role="server", metered=False):
+        pass
+    assert type(refused.value) is kind

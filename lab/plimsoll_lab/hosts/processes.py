@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 import secrets
@@ -25,8 +26,10 @@ from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.hosts.samplers.out_of_memory import read_oom_kills
 from plimsoll_lab.hosts.samplers.threads import ThreadReading, read_threads
 from plimsoll_lab.hosts.samplers.usage import Meter, ProcessUsage, ProcMeter, Usage, read_processes, session_members
-from plimsoll_lab.problem import StartError
+from plimsoll_lab.problem import ENVIRONMENT, LabError, StartError
 
+NO_ROOM = {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+"""What fork(2) and pipe(2) end with where the machine, and no program, is at fault."""
 STDERR_KEPT = 4096
 """Bytes of a process's stderr that are kept, from its end: enough for a reason, too little for a
 flood to hurt. Where more came before, the whole lines among them are shown."""
@@ -334,6 +337,12 @@ class Launcher:
                 preexec_fn=enter,  # noqa: PLW1509 - see enter()
             )
         except OSError as error:
+            if error.errno in NO_ROOM:
+                raise LabError(
+                    f"cannot start the {role} '{argv[0]}': this machine has no room for another process "
+                    f"({error.strerror}); end what else runs, or raise its limit (ulimit -u, ulimit -n, pids.max)",
+                    exit_code=ENVIRONMENT,
+                ) from None
             raise StartError(
                 f"cannot start the {role} '{argv[0]}': {error.strerror}; install it, or make it executable (chmod +x)"
             ) from None
