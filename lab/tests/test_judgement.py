@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
+from plimsoll_lab.hosts.samplers.throttle import Throttled
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, Output, ServerSummary
 from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.read import read_text
@@ -412,8 +412,24 @@ def test_throttling_is_read_from_either_version_of_control_groups(tmp_path: Path
     (group / "cpu.stat").write_text("usage_usec 1\nthrottled_usec 0\n")
     (group.parent / "cpu.stat").write_text(stat)
     (tmp_path / "own").write_text("0::/a/b\n")
-    assert read_throttled_s(tmp_path / "own", tmp_path / "mount") == pytest.approx(seconds)
-    assert read_throttled_s(tmp_path / "none", tmp_path / "mount") is None
+    throttled = Throttled(tmp_path / "own", tmp_path / "mount")
+    assert throttled.read() == 0.0
+    (group.parent / "cpu.stat").write_text(stat.replace("25", "75"))
+    assert throttled.read() == pytest.approx(2 * seconds)
+    assert Throttled(tmp_path / "none", tmp_path / "mount").read() is None
+
+
+def test_throttling_at_one_level_is_seen_beside_a_longer_one_of_earlier(tmp_path: Path) -> None:
+    """The longest of their whole times stayed that of the other level."""
+    group = tmp_path / "mount" / "a" / "b"
+    group.mkdir(parents=True)
+    (group.parent / "cpu.stat").write_text("throttled_usec 1000000000\n")
+    (group / "cpu.stat").write_text("throttled_usec 5000000\n")
+    (tmp_path / "own").write_text("0::/a/b\n")
+    throttled = Throttled(tmp_path / "own", tmp_path / "mount")
+    first = throttled.read()
+    (group / "cpu.stat").write_text("throttled_usec 8000000\n")
+    assert (first, throttled.read()) == (0.0, 3.0)
 
 
 def test_a_trial_whose_window_was_over_before_it_was_read_is_no_result() -> None:

@@ -17,10 +17,17 @@ import pytest
 from plimsoll_lab.hosts.host import Host, HostProcess
 from plimsoll_lab.hosts.local import LocalHost
 from plimsoll_lab.hosts.messages import AnswerT, Describe, Description, HostSample, Message, TakeSample
+from plimsoll_lab.hosts.samplers import usage
 from plimsoll_lab.hosts.samplers.environment import read_environment
-from plimsoll_lab.hosts.samplers.machine import DESCRIPTORS_PROCESSES, read_cpu_s, read_descriptors, softirq_threads
+from plimsoll_lab.hosts.samplers.machine import (
+    DESCRIPTORS_PROCESSES,
+    read_cpu_s,
+    read_descriptors,
+    read_machine,
+    softirq_threads,
+)
 from plimsoll_lab.hosts.samplers.sock_diag import NETLINK_SOCK_DIAG, TcpInfo, sample_connections
-from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter, Usage
+from plimsoll_lab.hosts.samplers.usage import CgroupV1Meter, CgroupV2Meter, Meter, ProcMeter, Usage
 from plimsoll_lab.trial.sampling import EXPENSIVE_SHARE, Sampler, withheld_s
 
 ADDRESSES = {"IPv4": ("127.0.0.1", "127.0.0.1"), "IPv6": ("::1", "::1"), "IPv4 to IPv6": ("::", "127.0.0.1")}
@@ -196,6 +203,29 @@ def test_the_kernels_threads_for_packets_are_found_and_no_program_of_their_name(
     assert {each.parent.name for each in threads} == {"15", "22"}
     assert sum(read_cpu_s(each) for each in threads) == pytest.approx(2 * 400 / os.sysconf("SC_CLK_TCK"))
     assert read_cpu_s(tmp_path / "99" / "stat") == 0.0
+
+
+def test_the_time_of_interrupts_is_no_programs_where_the_kernel_keeps_it_apart(tmp_path: Path) -> None:
+    """It counted as that of other programs: no part of a trial is charged for it there."""
+    stat, tick = tmp_path / "stat", 1 / os.sysconf("SC_CLK_TCK")
+    stat.write_text("cpu 1000 0 2000 5000 0 100 400 7 0 0\n")
+    apart = read_machine(stat)
+    assert (apart.busy_s, apart.softirq_threads_s) == pytest.approx((3500 * tick, 500 * tick))
+    stat.write_text("cpu 1000 0 2000 5000 0 0 400 7 0 0\n")
+    threads = sum(read_cpu_s(each) for each in softirq_threads())
+    assert read_machine(stat).softirq_threads_s == pytest.approx(threads, abs=1.0)
+
+
+def test_memory_that_may_not_be_read_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was 0 bytes: the best of all servers."""
+    meter = ProcMeter(session=os.getsid(0))
+    assert (meter.read(thorough=True).memory_bytes or 0) > 0
+
+    def refused(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(usage, "_keyed", refused)
+    assert meter.read(thorough=True).memory_bytes is None
 
 
 def test_shared_memory_of_a_group_is_its_own_and_the_page_cache_is_not(tmp_path: Path) -> None:

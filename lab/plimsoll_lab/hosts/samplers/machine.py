@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plimsoll_lab.hosts.samplers.throttle import read_throttled_s
+from plimsoll_lab.hosts.samplers.throttle import THROTTLED
 from plimsoll_lab.hosts.samplers.usage import TICKS_PER_S
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -32,11 +32,12 @@ class MachineUsage:
     busy_s: float
     """CPU seconds spent on anything, interrupts included."""
     softirq_threads_s: float
-    """Those of them that the kernel's threads for packets that arrive used (ksoftirqd/N): they
-    belong to no program. 0 where a container does not see them."""
+    """Those of them that belong to no program: what the kernel's threads for packets that arrive
+    used (ksoftirqd/N), 0 where a container does not see them. Where the kernel keeps the time of
+    interrupts apart from that of the programs they interrupt, all of that time."""
     throttled_s: float | None
-    """Seconds for which a CPU quota held threads of this container back; None where that cannot be
-    read."""
+    """Seconds for which a CPU quota held threads of this container back, since this process first
+    asked; None where that cannot be read."""
     steal_s: float
     """CPU seconds the hypervisor gave to other guests while this machine wanted to run."""
 
@@ -49,9 +50,13 @@ def read_machine(stat: Path = Path("/proc/stat")) -> MachineUsage:
     busy = user + nice + system + irq + softirq
     return MachineUsage(
         busy_s=busy / TICKS_PER_S,
-        softirq_threads_s=sum(read_cpu_s(thread) for thread in softirq_threads()),
+        # Only a kernel that keeps interrupts apart (CONFIG_IRQ_TIME_ACCOUNTING) counts any in irq,
+        # and then in softirq those of ksoftirqd too (kernel/sched/cputime.c).
+        softirq_threads_s=(irq + softirq) / TICKS_PER_S
+        if irq
+        else sum(read_cpu_s(thread) for thread in softirq_threads()),
         steal_s=steal / TICKS_PER_S,
-        throttled_s=read_throttled_s(),
+        throttled_s=THROTTLED.read(),
     )
 
 

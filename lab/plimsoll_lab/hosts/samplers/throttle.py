@@ -10,14 +10,34 @@ FIELDS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}
 """Of cpu.stat, by version 2 and 1 of control groups, and the second in their unit."""
 
 
-def read_throttled_s(own: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Seconds for which threads were held back by a CPU quota since boot; None where no control
-    group counts them.
+class Throttled:
+    """For how long threads were held back by a CPU quota, from one reading to the next.
 
-    There may be a quota at each level above, and each counts for itself: the longest time counts.
+    There may be a quota at each level above, and each counts for itself since it was made: of each
+    time between two readings the level counts that held them back longest in it.
     """
-    found = [seconds for folder in _folders(own, mounts) if (seconds := _throttled_s(folder / "cpu.stat")) is not None]
-    return max(found, default=None)
+
+    def __init__(self, own: Path = Path("/proc/self/cgroup"), mounts: Path = Path("/sys/fs/cgroup")) -> None:
+        self._own, self._mounts = own, mounts
+        self._before: dict[Path, float] = {}
+        self._total_s = 0.0
+
+    def read(self) -> float | None:
+        """Seconds since the first reading; None where no control group counts them."""
+        now = {
+            folder: seconds
+            for folder in _folders(self._own, self._mounts)
+            if (seconds := _throttled_s(folder / "cpu.stat")) is not None
+        }
+        if not now:
+            return None
+        self._total_s += max(0.0, *(seconds - self._before.get(folder, seconds) for folder, seconds in now.items()))
+        self._before = now
+        return self._total_s
+
+
+THROTTLED = Throttled()
+"""Of this process."""
 
 
 def _folders(own: Path, mounts: Path) -> list[Path]:

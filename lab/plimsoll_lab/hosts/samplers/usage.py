@@ -35,7 +35,7 @@ class Usage:
     """CPU time of the tree since it began, in seconds."""
     memory_bytes: int | None
     """Memory of the tree at this moment; None where this meter would have to walk too many
-    processes."""
+    processes, or may read none of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +152,10 @@ def _stat(pid: int) -> list[bytes] | None:
         return None
 
 
-def _pss(pids: list[int]) -> int:
+def _pss(pids: list[int]) -> int | None:
+    """None where no process of them may be read: of one with capabilities of its file, root alone
+    may (ptrace(2)).
+    """
     step = max(1, len(pids) // PSS_PROCESSES)
     read = total = 0
     for pid in pids[::step]:
@@ -161,7 +164,7 @@ def _pss(pids: list[int]) -> int:
             read += 1
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-    return round(total * len(pids) / read) if read else 0
+    return round(total * len(pids) / read) if read else None
 
 
 def _page_cache(group: Path, key: bytes) -> int:
