@@ -17,6 +17,7 @@ from plimsoll_lab.hosts.external_server import ExternalServer
 from plimsoll_lab.hosts.host import Host, HostProcess, UsageSnapshot
 from plimsoll_lab.hosts.samplers.machine import MachineUsage
 from plimsoll_lab.hosts.samplers.usage import Usage
+from plimsoll_lab.store.program_output import LoadSummary
 from plimsoll_lab.store.records import Json, Sample
 from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import RunSettings, Suite
@@ -334,3 +335,44 @@ def test_connections_close_once_the_end_has_been_read(
     process_events(generators, SERVER, {}, cast("Window", seen), monitors)
     told = [number for number in (0, 1) if stay[number] and not (dies and number == 1)]
     assert done == [rests_until, "hosts", *((number, "") for number in told)]
+
+
+def test_a_command_that_works_all_the_time_is_read_as_the_window_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had used before counted in the window, and as much of other programs did not."""
+    readings = iter((BEFORE, OPENING, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    made = Window(unasked={"relay"})
+    made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1010.0)
+    made.end(HOST, SERVER, {}, 1012.0, rests_until=None)
+    assert cost(made) == pytest.approx((1.0, 2.0)), "the server is read beforehand all the same"
+    assert made.cpu_cores("relay") == pytest.approx(0.4 / 1.8)
+
+
+def test_the_cpu_of_a_part_that_has_ended_is_not_known_and_no_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc tells nothing of it: its CPU was below zero, and that of others as much above."""
+    made = window(monkeypatch, foreseen=False)
+    own = [LoadSummary.model_validate({"elapsed_s": 2.0, "generator": {"cpu_cores": 0.1}})]
+    assert made.foreign_cores(own, ()) is not None
+    made.others_last = {"relay": usage(0.0)}
+    assert made.cpu_cores("relay") is None
+    assert made.foreign_cores(own, ()) is None
+    assert made.foreign_cores(own, {"relay"}) is not None
+
+
+def test_a_window_that_was_over_as_its_opening_was_heard_of_says_nothing_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tick of /proc/stat over a millisecond was ten cores."""
+    opening = replace(CLOSING, at_unix_s=CLOSING.at_unix_s - 0.001, at_s=CLOSING.at_s - 0.001)
+    readings = iter((BEFORE, opening, CLOSING))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    made = Window()
+    made.foresee(HOST, SERVER, {})
+    made.begin(HOST, SERVER, {}, 1011.9)
+    made.end(HOST, SERVER, {}, 1012.0, rests_until=None)
+    assert made.length_s == pytest.approx(0.1)
+    assert made.server_cores() == pytest.approx(10.0)
+    assert made.machine() == {}

@@ -83,7 +83,9 @@ def run_trial(
     started_unix_s, started = time.time(), time.monotonic()
     with contextlib.ExitStack() as stack:
         records = outputs.records or stack.enter_context(_own_folder(testbed))
-        partial = PartialRecord(records=records, window=Window(lists_processes=suite.processes))
+        unasked = {role.name for role in point.roles if role.kind == "command"}
+        window = Window(lists_processes=suite.processes, unasked=unasked)
+        partial = PartialRecord(records=records, window=window)
         try:
             file = outputs.captures / f"{planned.number:04d}.pcapng" if outputs.captures is not None else None
             if file is not None:

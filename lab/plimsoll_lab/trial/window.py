@@ -20,6 +20,8 @@ from plimsoll_lab.store.records import MachineRecord, ProcessRecord, Sample
 SAMPLE_EVERY_S = 0.1
 """Often enough to catch the peak of a window of a second; a sample costs half a millisecond of one
 core."""
+LEAST_READ = 0.5
+"""The part of a window that the readings of its machine have to be of."""
 LISTING_SHARE = 0.005
 """Of a core, what listing the server's processes may take within a window: about 15 us a
 process."""
@@ -69,6 +71,9 @@ class Window:
     """Whether the processes of the server are listed at both ends."""
     processes_first: Sequence[ProcessUsage] = ()
     """Each process of the server as it opened."""
+    unasked: Collection[str] = ()
+    """Parts that work whether or not anything is asked of them: commands of a suite. What they had
+    used is read as the window opens, also where the others' was foreseen."""
     processes_seen: dict[int, ProcessUsage] = field(default_factory=dict)
     """By its id, each process of the server that was seen until it closed, as it was seen last: one
     that a server forks for a connection may be gone by then."""
@@ -102,7 +107,11 @@ class Window:
             self.lag_s += late_s
             self.processes_first, self.threads_first = self._list(server), _threads(server)
         else:
-            self.first, self.others_first = self.before.server, self.before.others
+            self.first = self.before.server
+            self.others_first = {
+                name: used if name in self.unasked else self.before.others.get(name, used)
+                for name, used in reading.others.items()
+            }
             self._opened_earlier(late_s)
         self.opened_unix_s = unix_s
         self._keep(server, 0.0, self.first)
@@ -193,9 +202,18 @@ class Window:
     def cpu_cores(self, name: str) -> float | None:
         """What another part used over the window, in cores."""
         first, last = self.others_first.get(name), self.others_last.get(name)
-        if first is None or last is None or self.length_s <= 0:
+        return self._cores(first, last, self._between_s if name in self.unasked else self.length_s)
+
+    @property
+    def _between_s(self) -> float:
+        """How long after what was read at its opening its end was read."""
+        return self.length_s - self.machine_lag_s
+
+    def _cores(self, first: Usage | None, last: Usage | None, length_s: float) -> float | None:
+        """None also of a tree that has ended, of which /proc tells nothing any more."""
+        if first is None or last is None or self.length_s <= 0 or length_s <= 0 or last.cpu_s < first.cpu_s:
             return None
-        return (last.cpu_s - first.cpu_s) / self.length_s
+        return (last.cpu_s - first.cpu_s) / length_s
 
     def _list(self, server: Process) -> Sequence[ProcessUsage]:
         """See the server's processes, where they are asked for; the longer that takes, the later it
@@ -223,9 +241,7 @@ class Window:
 
     def server_cores(self) -> float | None:
         """What the server used over the window, in cores."""
-        if self.first is None or self.last is None or self.length_s <= 0:
-            return None
-        return (self.last.cpu_s - self.first.cpu_s) / self.length_s
+        return self._cores(self.first, self.last, self.length_s)
 
     def server_waited_s(self) -> float | None:
         """For how much of the window a thread of the server was ready and had no CPU: of the one
@@ -247,8 +263,9 @@ class Window:
     def machine(self) -> MachineRecord:
         """What the whole machine did over the window."""
         first, last = self.machine_first, self.machine_last
-        read_s = self.length_s - self.machine_lag_s
-        if first is None or last is None or read_s <= 0 or self.was_missed:
+        read_s = self._between_s
+        # Of a window that was over as its opening was heard of, both are of its last moment.
+        if first is None or last is None or read_s < LEAST_READ * self.length_s or self.was_missed:
             return {}
         # It was read for a while after the window, too, in which other programs alone worked on.
         not_worked_s = (self.own_cores or 0.0) * self.rest_s
@@ -279,12 +296,12 @@ class Window:
         generators there, by their summaries. Parts that run elsewhere do not count, nor do the
         kernel's threads for packets.
         """
-        own = self.generator_cores(generators)
-        if not self.machine() or self.first is None or self.last is None or own is None:
+        parts = [self.cpu_cores(name) for name in self.others_last if name not in elsewhere]
+        used = [self.generator_cores(generators), self.server_cores(), *parts]
+        known = [each for each in used if each is not None]
+        if not self.machine() or len(known) < len(used):
             return None
-        ours = own + (self.last.cpu_s - self.first.cpu_s) / self.length_s
-        ours += sum(self.cpu_cores(name) or 0.0 for name in self.others_last if name not in elsewhere)
-        self.own_cores = ours
+        ours = self.own_cores = sum(known)
         machine = self.machine()
         return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
 
