@@ -24,7 +24,7 @@ from plimsoll_lab.store.run_record import PointRecord
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.read import read_text
-from plimsoll_lab.suite.spec import PlannedTrial, Suite
+from plimsoll_lab.suite.spec import PlannedTrial, Point, Suite
 from plimsoll_lab.trial import testbed
 from plimsoll_lab.trial.disturbance import (
     LoggedRequest,
@@ -39,6 +39,8 @@ from plimsoll_lab.trial.events import take_log
 from plimsoll_lab.trial.expectations import first_unmet, unjudged
 from plimsoll_lab.trial.lifecycle import run_trial
 from plimsoll_lab.trial.link_monitor import LinkMonitor
+from plimsoll_lab.trial.moments import cut_of
+from plimsoll_lab.trial.parts import PartialRecord
 from plimsoll_lab.trial.retry import PASSING_WHERE_INVALID
 from plimsoll_lab.trial.window import Window
 
@@ -381,12 +383,23 @@ def test_the_logs_of_several_generators_are_one_with_every_request_of_each(tmp_p
     log = "\n".join([*rows([(1.0, 1.5), (1.5, 3.5)], 2.0), f"{OPENED + 1.9:.6f},1,3,64,100000.0,window,timeout", ""])
     for name in ("a", "b"):
         (tmp_path / f"{name}.request_log.csv").write_text(log)
-    found = take_log(tmp_path, ["a", "b"], keep=False)
+    found = take_log(tmp_path, ["a", "b"], keep={"b"})
     assert found is not None
     assert (len(found.starts), len(found.times_s), found.connections) == (2, 2, [1, 3])
     assert (len(found.under_way), len(found.timed_out)) == (2, 2)
-    assert list(tmp_path.iterdir()) == []
-    assert take_log(tmp_path, ["a"], keep=False) is None
+    assert [each.name for each in tmp_path.iterdir()] == ["b.request_log.csv"]
+    assert take_log(tmp_path, ["a"], keep=()) is None
+
+
+def test_the_log_of_a_measured_role_is_kept_where_its_own_settings_ask_for_it(tmp_path: Path) -> None:
+    """[load] alone was asked."""
+    (tmp_path / "load.request_log.csv").write_text("\n".join([*rows([(1.0, 1.5)], 2.0), ""]))
+    (tmp_path / "second.request_log.csv").write_text("\n".join([*rows([(1.0, 1.5)], 2.0), ""]))
+    role = SimpleNamespace(name="second", kind="load", settings={"request_log": True}, measured=True)
+    point = cast("Point", SimpleNamespace(load={}, roles=(role,)))
+    partial = PartialRecord(records=tmp_path, window=Window(opened_unix_s=OPENED, closed_unix_s=OPENED + 2))
+    cut_of(partial, point, LinkWindow(), ["load", "second"])
+    assert [each.name for each in tmp_path.iterdir()] == ["second.request_log.csv"]
 
 
 def test_a_row_that_a_killed_generator_was_writing_is_left_out(tmp_path: Path) -> None:
@@ -394,7 +407,7 @@ def test_a_row_that_a_killed_generator_was_writing_is_left_out(tmp_path: Path) -
     whole = "\n".join([*rows([(1.0, 1.5)], 2.0), ""])
     file = tmp_path / "load.request_log.csv"
     file.write_text(f"{whole}{OPENED + 1.9:.6f},1,2")
-    found = take_log(tmp_path, ["load"], keep=True)
+    found = take_log(tmp_path, ["load"], keep={"load"})
     assert found is not None
     assert list(found.times_s) == pytest.approx([0.5])
     assert file.read_text() == whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll_lab.hosts.host import Host
@@ -45,10 +45,10 @@ def in_own_time(told: Mapping[str, object], host: Host) -> Json:
     }
 
 
-def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedRequest | None:
+def take_log(records: Path, generators: Sequence[str], *, keep: Collection[str]) -> LoggedRequest | None:
     """The requests of all generators together, of the logs that they wrote; None where one wrote
-    none. A row that was not written to its end is cut off. The files are removed unless they are to
-    be kept.
+    none. A row that was not written to its end is cut off. The files are removed but for those of
+    the generators in `keep`.
     """
     files = [records / f"{name}.request_log.csv" for name in generators]
     found: list[LoggedRequest] = []
@@ -59,8 +59,8 @@ def take_log(records: Path, generators: Sequence[str], *, keep: bool) -> LoggedR
         first = max((1 + max(each.connections, default=0) for each in found), default=0)
         with file.open(encoding="utf-8", newline="") as lines:
             found.append(read_log(lines, first))
-    if not keep:
-        for file in files:
+    for name, file in zip(generators, files, strict=True):
+        if name not in keep:
             file.unlink()
     return LoggedRequest(
         starts=[start for each in found for start in each.starts],

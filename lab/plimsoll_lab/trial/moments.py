@@ -52,7 +52,9 @@ def cut_of(
     """
     if links is None:
         return None
-    log = take_log(partial.records, generators, keep=bool(point.load.get("request_log")))
+    roles = {role.name: role.settings for role in point.roles}
+    asked = {name for name in generators if roles.get(name, point.load).get("request_log")}
+    log = take_log(partial.records, generators, keep=asked)
     window = (partial.window.opened_unix_s, partial.window.closed_unix_s)
     summary = read_output(LoadSummary, partial.load.get("summary") or {}, "the generator")
     alone = requests_alone(summary, closed=is_closed(point))
