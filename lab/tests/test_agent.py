@@ -201,6 +201,19 @@ def test_an_address_is_a_hosts_own_where_it_leads_to_the_host_itself(far: FarAge
     assert [each for each in others if host.is_own(each)] == []
 
 
+def test_a_server_at_the_second_address_of_a_name_accepts(monkeypatch: pytest.MonkeyPatch, far: FarAgent) -> None:
+    """`localhost` was tried over IPv4 alone, and some servers listen there over IPv6."""
+    host = far_host(far)
+    with socket.create_server(("127.0.0.78", 0)) as server:
+        port = server.getsockname()[1]
+        both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in ("127.0.0.77", "127.0.0.78")]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
+        assert host.accepts(f"there.example:{port}")
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both[:1])
+        assert not host.accepts(f"there.example:{port}")
+    assert not host.accepts("there.example:http:")
+
+
 def test_a_connection_to_itself_is_no_server_that_accepts(monkeypatch: pytest.MonkeyPatch, far: FarAgent) -> None:
     host = far_host(far)
     with socket.socket() as probe:

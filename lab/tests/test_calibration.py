@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from plimsoll_lab.analysis.points import summarise_point
+from plimsoll_lab.hosts import path
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.network_record import (
     CalibrationRecord,
@@ -77,3 +81,11 @@ def test_over_a_path_that_is_a_little_off_figures_are_marked() -> None:
 
 def calibration(path: PathRecord) -> CalibrationRecord:
     return CalibrationRecord(unix_s=0.0, points=[0], backend="tap", large_segments=None, priority=None, paths=[path])
+
+
+def test_a_link_that_lets_nothing_through_ends_its_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was waited for without end, at the cost of a CPU."""
+    monkeypatch.setattr(path, "_arrived", lambda _: 7)
+    end = cast("path.PathEnd", SimpleNamespace(name="h2"))
+    with pytest.raises(LabError, match="nothing arrives at h2"):
+        path._next_arrival(end, lambda: None, 0.01)

@@ -341,14 +341,18 @@ class Agent:
 
     def _try_connect(self, asked: TryConnect) -> bool:
         name, _, port = asked.address.rpartition(":")
-        family = socket.AF_INET6 if ":" in name else socket.AF_INET
-        try:
-            with self._places[asked.place].socket(family, socket.SOCK_STREAM) as probe:
-                probe.settimeout(CONNECT_S)
-                probe.connect((name.strip("[]"), int(port)))
-                return not _met_itself(probe)
-        except OSError:
-            return False
+        with contextlib.suppress(OSError, ValueError):
+            # Of a name each address, as the generator does: a server may listen at one alone.
+            found = socket.getaddrinfo(name.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            return any(self._accepts(asked.place, family, address) for family, _, _, _, address in found)
+        return False
+
+    def _accepts(self, place: int, family: int, address: tuple[Any, ...]) -> bool:
+        with contextlib.suppress(OSError), self._places[place].socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(CONNECT_S)
+            probe.connect(address)
+            return not _met_itself(probe)
+        return False
 
     def _is_own_address(self, asked: IsOwnAddress) -> bool:
         name, _, port = asked.address.rpartition(":")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 FULL_FRAME_BYTES = 1514
 """An Ethernet frame with 1500 bytes of payload, without its checksum."""
@@ -33,6 +33,9 @@ PING_LOST_S = 1.0
 DATAGRAM_BYTES = FULL_FRAME_BYTES - 14 - 20 - 8
 SEGMENT_BYTES = FULL_FRAME_BYTES - 14 - 20 - 32
 """Payload of a full frame: of UDP, and of TCP with timestamps."""
+ARRIVES_S, ARRIVES_PACKETS = 10.0, 500
+"""The next packet arrives within this, and the time of so many full frames of the link: of a
+hundred sent, one may get through."""
 SETTLE_S, GOODPUT_S, GOODPUT_MOST_S = 0.3, 0.5, 3.0
 """Time to fill the queues, and over which goodput is measured, at least and at most."""
 PACKETS_LEAST, PACKETS_LEAST_LOSSY = 200, 3000
@@ -143,18 +146,25 @@ def udp_goodput(here: PathEnd, there: PathEnd, rate: float, round_trip_s: float,
         while time.monotonic() - began < SETTLE_S + round_trip_s:
             flood()
             time.sleep(0.001)
-        first, first_at = _next_arrival(there, flood)
+        patience_s = ARRIVES_S + ARRIVES_PACKETS * 8 * FULL_FRAME_BYTES / rate + round_trip_s
+        first, first_at = _next_arrival(there, flood, patience_s)
         while time.monotonic() - first_at < length_s:
             flood()
             time.sleep(0.001)
-        last, last_at = _next_arrival(there, flood)
+        last, last_at = _next_arrival(there, flood, patience_s)
     return (last - first) * DATAGRAM_BYTES * 8 / (last_at - first_at)
 
 
-def _next_arrival(there: PathEnd, meanwhile: Callable[[], None]) -> tuple[int, float]:
+def _next_arrival(there: PathEnd, meanwhile: Callable[[], None], patience_s: float) -> tuple[int, float]:
     """How many packets have arrived, at the moment that one has: a slow link lets few through."""
-    before = _arrived(there)
+    before, began = _arrived(there), time.monotonic()
     while True:
+        if time.monotonic() - began > patience_s:
+            raise LabError(
+                f"nothing arrives at {there.name}: its links lose every packet, or their emulator has ended; state a "
+                "loss below 100 %, or run again",
+                exit_code=ENVIRONMENT,
+            )
         meanwhile()
         now = _arrived(there)
         if now > before:
