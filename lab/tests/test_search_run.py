@@ -255,4 +255,34 @@ def test_what_the_generator_gets_is_measured_on_the_hosts_that_it_has(
 
     monkeypatch.setattr(null_server, "run_trial", run)
     null = NullServer(RunFolder(path=tmp_path), plan.suite, "")
-    assert [null.ceiling(cast("Any", None), each) for each in (here, there, here)] == [1000.0, 5000.0, 1000.0]
+    assert [null.ceiling(cast("Any", None), each, []) for each in (here, there, here)] == [1000.0, 5000.0, 1000.0]
+
+
+def test_what_the_generator_gets_is_measured_with_answers_of_the_servers_length(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of 64 bytes it got fifty times as many as of the server's, and a generator at its limit was
+    far from it.
+    """
+    plan, cluster, asked = plan_of(), Cluster(), []
+
+    def run(testbed: object, binary: str, suite: object, point: Point, planned: PlannedTrial) -> TrialRecord:
+        asked.append(point.load.get("path"))
+        return cluster.run_trial(testbed, binary, suite, point, planned)
+
+    monkeypatch.setattr(null_server, "run_trial", run)
+    null = NullServer(RunFolder(path=tmp_path), plan.suite, "")
+    http = replace(plan.points[0], load={**plan.points[0].load, "protocol": "http"})
+    made = cluster.run_trial(None, "", None, http, PlannedTrial(number=1, block=1, point=0))
+    long = replace(made, figures={"completed_rate": 100.0, "goodput_bits_per_s": 8e8})
+    null.ceiling(cast("Any", None), http, [made])
+    assert null.ceiling(cast("Any", None), http, [long, long, made]) is not None
+    assert asked == ["/bytes/64"] * TRIALS + ["/bytes/1000000"] * TRIALS
+
+
+def test_what_the_generator_gets_over_tls_is_not_known(tmp_path: Path) -> None:
+    plan = plan_of()
+    null = NullServer(RunFolder(path=tmp_path), plan.suite, "")
+    secure = replace(plan.points[0], load={**plan.points[0].load, "protocol": "http", "target": "https://127.0.0.1:1/"})
+    assert null.ceiling(cast("Any", None), secure, []) is None
+    assert null.trials(cast("Any", None), secure, secure.load, []) == []

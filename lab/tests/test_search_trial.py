@@ -16,6 +16,7 @@ from plimsoll_lab.analysis.search_trial import (
     loss_ratio,
     medians,
     misses_a_limit,
+    never_told,
     reading_of,
     share_cpus,
     what_broke,
@@ -255,6 +256,21 @@ def test_the_excess_is_of_the_limit_that_is_nearest_or_furthest_beyond() -> None
     assert reading_of(GOOD, asked(("completed_rate", ">= 2k"))).excess == pytest.approx(math.log(2))
     assert reading_of(GOOD, asked(("server.memory_bytes", "< 1GiB"))).excess is None
     assert reading_of(GOOD, asked()).excess is None
+
+
+def test_a_figure_that_could_not_be_read_is_no_limit_that_was_missed() -> None:
+    """Memory of the host under /proc, or the host of a server elsewhere: each load "missed" it."""
+    suite = asked(("host.memory_bytes", "< 1GiB"))
+    assert reading_of(GOOD, suite).met is None
+    assert broken_by(GOOD, suite).startswith("'host.memory_bytes < 1GiB' is not known, as host.memory_bytes could not")
+    never = never_told([GOOD, GOOD], suite)
+    assert never is not None
+    assert never.figure == "host.memory_bytes"
+    known = replace(GOOD, figures={**GOOD.figures, "host.memory_bytes": 1e9})
+    assert never_told([GOOD, known], suite) is None
+    assert never_told([replace(GOOD, outcome="failed")], suite) is None
+    assert never_told([GOOD], asked(P99)) is None
+    assert reading_of(known, suite).met is True
 
 
 def test_a_null_server_misses_a_limit_where_a_stated_one_refuses_its_figures() -> None:

@@ -52,6 +52,8 @@ GENERATORS_PART = 0.1
 OWN_AT_MOST = 1.05
 """Parts that used more than this many times the CPUs that the lab may use run on others, too."""
 
+OF_PARTS = ("server.", "host.", "packets", "tcp.", "capture.", "role.")
+"""How figures begin that the laboratory reads, or that parts beside the generator print."""
 EVIDENCE = (
     "completed_rate",
     "response_time_us.p50",
@@ -142,6 +144,8 @@ def _untold(trial: TrialRecord, suite: Suite) -> str:
     limit = next((each for each in suite.limits if _is_unknown(trial, each)), None)
     if limit is not None and _was_missed(trial):
         return f"each count was over before the laboratory read the server, and '{limit.text}' is not known"
+    if limit is not None and trial.cut is None:
+        return f"'{limit.text}' is not known, as {limit.figure} could not be read"
     if limit is not None:
         return f"the emulator disturbed each trial, and '{limit.text}' is not known without that"
     return "no trial, however long, showed that the backlog does not grow"
@@ -210,10 +214,27 @@ def _off(trial: TrialRecord, limit: Limit) -> float:
 
 
 def _is_unknown(trial: TrialRecord, limit: Limit) -> bool:
-    """Whether the figure of a limit is unknown, as the emulator disturbed the trial, or as a count
-    was over before the lab came to read the server.
+    """Whether the figure of a limit is unknown, as the emulator disturbed the trial, as a count was
+    over before the lab came to read the server, or as it could not be read.
     """
-    return limit.figure not in trial.figures and (trial.cut is not None or _was_missed(trial))
+    if limit.figure in trial.figures:
+        return False
+    return trial.cut is not None or _was_missed(trial) or limit.figure.startswith(OF_PARTS)
+
+
+def never_told(trials: Sequence[TrialRecord], suite: Suite) -> Limit | None:
+    """A limit on a figure of the server, its host or a further part which no trial tells, although
+    some are results: none of a higher load will.
+    """
+    made = [trial for trial in trials if trial.outcome == "ok" and trial.cut is None and not _was_missed(trial)]
+    return next(
+        (
+            limit
+            for limit in suite.limits
+            if made and limit.figure.startswith(OF_PARTS) and not any(limit.figure in each.figures for each in made)
+        ),
+        None,
+    )
 
 
 def _was_missed(trial: TrialRecord) -> bool:

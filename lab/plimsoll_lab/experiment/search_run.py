@@ -22,6 +22,7 @@ from plimsoll_lab.analysis.search_trial import (
     loss_ratio,
     medians,
     misses_a_limit,
+    never_told,
     out_of_cpu,
     reading_of,
     share_cpus,
@@ -39,7 +40,7 @@ from plimsoll_lab.experiment.run import (
 )
 from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, awaited_in_vain, unusable
 from plimsoll_lab.hosts.host import Host
-from plimsoll_lab.problem import HostLost, Interrupted, LabError
+from plimsoll_lab.problem import ENVIRONMENT, HostLost, Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search
 from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import WARM_UP, Reading
@@ -140,14 +141,9 @@ class SearchRun:
                 if "address" in base.server and awaited_in_vain(trial, suite):
                     break
                 trial = self._measure(number, base, load, length_s, len(self.trials) - first, search)
-            # Nobody starts a server anew that already runs: once it has ended, nothing is measured.
-            # Twice: one that was overloaded may leave connections unanswered for long.
-            last = self.trials[first:][-2:]
-            ended = "address" in base.server and len(last) > 1 and all(awaited_in_vain(each, suite) for each in last)
-            if ended or unusable(self.trials[first:]):
-                raise ServerUnusable(str(trial.reason))
+            self._refuse_to_go_on(base, self.trials[first:])
             if ceiling is None and len(self.trials) >= first + GENTLE_TRIALS:
-                ceiling = self._null_server.ceiling(self._testbeds[network_key(base)], base)
+                ceiling = self._ceiling(base, self.trials[first:])
             took_s = sum(each.took_s for each in self.trials[first:]) - spent_s
             return replace(reading_of(trial, suite), took_s=took_s, repeated_s=trial.repeated_s)
 
@@ -161,10 +157,32 @@ class SearchRun:
         except BaseException:
             self._record_search(number, base, search.bounds(), ceiling, self.trials[first:], "interrupted")
             raise
-        ceiling = ceiling if ceiling is not None else self._null_server.ceiling(self._testbeds[network_key(base)], base)
+        ceiling = ceiling if ceiling is not None else self._ceiling(base, self.trials[first:])
         self._record_search(
             number, base, bounds, ceiling, self.trials[first:], "complete" if bounds.finished else "out of patience"
         )
+
+    def _refuse_to_go_on(self, base: Point, made: Sequence[TrialRecord]) -> None:
+        """Raise ServerUnusable where no further trial would measure the server, and LabError where
+        none would tell what is asked.
+        """
+        suite = self._plan.suite
+        # Nobody starts a server anew that already runs: once it has ended, nothing is measured.
+        # Twice: one that was overloaded may leave connections unanswered for long.
+        last = made[-2:]
+        ended = "address" in base.server and len(last) > 1 and all(awaited_in_vain(each, suite) for each in last)
+        if ended or unusable(made):
+            raise ServerUnusable(str(made[-1].reason))
+        untold = never_told(made, suite)
+        if untold is not None:
+            raise LabError(
+                f"'{untold.text}' is not known here: no trial tells {untold.figure}, which this machine, or where the "
+                "server runs, keeps from the laboratory; search without this limit",
+                exit_code=ENVIRONMENT,
+            )
+
+    def _ceiling(self, base: Point, trials: Sequence[TrialRecord]) -> float | None:
+        return self._null_server.ceiling(self._testbeds[network_key(base)], base, trials[:GENTLE_TRIALS])
 
     def _goal(self, number: int) -> Goal:
         settings, first_s = self.settings, self._first_s()
@@ -355,7 +373,7 @@ class SearchRun:
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
             load = {**base.load, self.settings.key: upper}
-            null = self._null_server.trials(self._testbeds[network_key(base)], base, load)
+            null = self._null_server.trials(self._testbeds[network_key(base)], base, load, trials[:GENTLE_TRIALS])
             missed = [misses_a_limit(trial, suite) if only_limits else loss_ratio(trial, suite) > 0 for trial in null]
             return 2 * sum(missed) > len(missed)
 
