@@ -196,6 +196,13 @@ def test_a_gate_that_cannot_be_asked_for_is_refused_in_a_line(
     assert said in done.stderr
 
 
+def test_a_gate_has_the_tolerance_of_its_suite_where_no_flag_gives_another(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "api.toml").write_text(SUITE + '[verdict]\ntolerance = "1%"\n')
+    asked = ("gate", "api.toml", "--base", SERVE, "--new", SERVE, "--noise", "40%")
+    assert "blocks for a tolerance of 1.0 %; use" in lab(*asked).stderr
+    assert "blocks for a tolerance of 2.0 %; use" in lab(*asked, "--tolerance", "2%").stderr
+
+
 @pytest.mark.parametrize(
     ("suite", "said"),
     [

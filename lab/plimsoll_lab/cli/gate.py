@@ -39,7 +39,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         help="how a git revision is built, in its checkout; its input is empty and it has no terminal, so it cannot "
         "ask for anything",
     )
-    parser.add_argument("--tolerance", default="5%", metavar="PART", help="the loss that is tolerated (default: 5%%)")
+    parser.add_argument(
+        "--tolerance", metavar="PART", help="the loss that is tolerated (default: the suite's, which is 5%% unless set)"
+    )
     parser.add_argument(
         "--noise",
         metavar="PART",
@@ -55,9 +57,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _gate(options: argparse.Namespace) -> int:
     if options.build is not None:
         words_of("--build", options.build)
-    flags = ["--tolerance", options.tolerance, *(("--build", options.build) if options.build is not None else ())]
+    flags = [
+        word
+        for flag, given in (("--tolerance", options.tolerance), ("--build", options.build))
+        if given is not None
+        for word in (flag, given)
+    ]
     with contextlib.ExitStack() as stack:
-        changes: dict[str, Value] = {"verdict.baseline": BASE, "verdict.tolerance": options.tolerance}
+        changes: dict[str, Value] = {"verdict.baseline": BASE}
+        if options.tolerance is not None:
+            changes["verdict.tolerance"] = options.tolerance
         for name, given in ((BASE, options.base), (NEW, options.new)):
             command, again = _command(stack, f"--{name}", given, options)
             changes[f"contender.{name}.command"] = command
