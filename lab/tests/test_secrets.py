@@ -107,6 +107,12 @@ def test_no_part_of_a_secret_is_left_however_it_is_quoted(command: list[str]) ->
     assert "horse" not in hidden
 
 
+@pytest.mark.parametrize("name", ["Cf-Access-Jwt-Assertion", "X-JWT-Assertion", "X-Hub-Signature", "Jwt"])
+def test_a_header_with_a_signed_token_is_a_secret(name: str) -> None:
+    command = ["curl", "-H", f"{name}: eyJhbGciOi.J9"]
+    assert secrets_of(plan(command=json.dumps(command))) == ("eyJhbGciOi.J9",)
+
+
 @pytest.mark.parametrize(
     "command",
     [

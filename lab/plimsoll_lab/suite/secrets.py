@@ -24,7 +24,7 @@ LEAST_LENGTH = 4
 
 _NAMING = (
     r"passw|passphrase|(?<![a-z])(?<!by-)pass(?![a-z])|(?<=[_-])pwd(?![a-z])|secret|token|credential|basic[_-]auth"
-    r"|(?:jwt|signature)(?![\w.-])|(?:api|private|access|signing|encryption)[_-]?key"
+    r"|(?:jwt(?:[_-]assertion)?|signature)(?![\w.-])|(?:api|private|access|signing|encryption)[_-]?key"
 )
 """What a name of a secret has; `PWD` alone is the working directory (environ(7))."""
 _NAME = rf"[\w.-]*(?:{_NAMING})[\w.-]*"
