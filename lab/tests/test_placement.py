@@ -79,6 +79,14 @@ REFUSALS = {
         SINGLE + PLACE + '[matrix]\n"load.connections" = [1]\n',
         "connections: 1 are too few for 2 generators",
     ),
+    "a countdown of several generators": (
+        SINGLE + PLACE + '[matrix]\n"load.countdown" = [3]\n',
+        "[load] countdown: several generators start at one instant; leave it out",
+    ),
+    "a countdown of a role beside the generator": (
+        SINGLE + SATURATOR + "countdown = 3\n",
+        "[role saturator] countdown: several generators start at one instant; leave it out",
+    ),
     "a search that begins below a connection for each": (
         SINGLE + PLACE + '[limits]\nfailed_ratio = "<1%"\n[search]\nover = "load.connections"\nrange = [1, 100]\n',
         "[search] range: 1 connections are too few for 2 generators to share",

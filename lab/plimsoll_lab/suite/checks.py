@@ -82,6 +82,7 @@ def check_point(suite: Suite, point: Point) -> None:
     _check_server(suite.source, "server", point.server)
     _check_load(suite.source, "load", point.load)
     _check_shares(suite, point)
+    _check_start(suite.source, point)
     for role in point.roles:
         where = f"role {role.name}"
         if role.kind == "load":
@@ -170,6 +171,16 @@ def _check_shares(suite: Suite, point: Point) -> None:
         shared = quantity(point.load, key, least)
         if count > 1 and units.count(shared) < count:
             raise SuiteError(f"{source}: [load] {key}: {shared} are too few for {count} generators to share")
+
+
+def _check_start(source: str, point: Point) -> None:
+    """Several generators are given one instant to start at, and `plimsoll load` takes no other with
+    that.
+    """
+    loads = {"load": point.load} | {f"role {each.name}": each.settings for each in point.roles if each.kind == "load"}
+    counted = next((table for table, settings in loads.items() if "countdown" in settings), None)
+    if counted is not None and len(point.place.load) + len(loads) - 1 > 1:
+        raise SuiteError(f"{source}: [{counted}] countdown: several generators start at one instant; leave it out")
 
 
 def _check_forward(source: str, table: str, settings: Settings) -> None:
