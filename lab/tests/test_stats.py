@@ -192,6 +192,23 @@ def test_only_shared_blocks_are_compared() -> None:
     assert verdict.blocks == 8
 
 
+def test_a_block_that_slows_both_does_not_widen_the_ratio() -> None:
+    asked = comparison({"a": 1, "b": 1.1}, noise=0.02, blocks=9, seed=9)
+    slowed = replace(
+        asked,
+        contenders={
+            name: {
+                block: value * 5 if block == 4 and isinstance(value, float) else value for block, value in of.items()
+            }
+            for name, of in asked.contenders.items()
+        },
+    )
+    [verdict], [other] = (decide([each], margin=0.05, seed=1) for each in (asked, slowed))
+    assert slowed.contenders["a"][4] == pytest.approx(5 * asked.contenders["a"][4])
+    assert other.ratio == pytest.approx(verdict.ratio)
+    assert other.ratio_ci95 == pytest.approx(verdict.ratio_ci95)
+
+
 def test_the_same_numbers_and_seed_give_the_same_verdict() -> None:
     family = [comparison({"a": 1, "b": 1.1}, noise=0.1, blocks=9, seed=8)]
     assert decide(family, margin=0.05, seed=1) == decide(family, margin=0.05, seed=1)

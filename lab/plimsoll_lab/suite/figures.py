@@ -89,9 +89,11 @@ _LOAD: tuple[Figure, ...] = (
     Figure(name="goodput_bits_per_s", label="goodput", unit="bits_per_s", better="higher"),
     Figure(name="elapsed_s", label="elapsed time", unit="s", better="lower"),
     Figure(name="failed_ratio", label="failed requests", unit="ratio", better="lower"),
+    Figure(name="available_ratio", label="time in which connections could be used", unit="ratio", better="higher"),
     Figure(name="requests.due", label="requests due", unit="count", better="higher"),
     *_counts("requests", "higher", scheduled="requests scheduled", completed="requests completed"),
     *_counts("requests", "lower", failed="requests failed", timed_out="requests timed out", unsent="requests unsent"),
+    *_counts("requests", "lower", in_flight="requests under way at the end"),
     Figure(name="bytes_due", label="bytes due to be sent", unit="bytes", better="higher"),
     Figure(name="bytes_sent", label="bytes sent", unit="bytes", better="higher"),
     Figure(name="bytes_received", label="bytes received", unit="bytes", better="higher"),
@@ -100,6 +102,9 @@ _LOAD: tuple[Figure, ...] = (
     *_counts("errors", "lower", status="answers with a status of failure"),
     *_counts("connections", "higher", established="connections established", peak="connections at once"),
     *_counts("connections", "lower", failed="connections failed", never_established="connections never established"),
+    *_counts("connections", "lower", reopened="connections opened again", ended_idle="connections ended while idle"),
+    *_counts("connections", "lower", unrequested="connections with bytes that answer no request"),
+    Figure(name="redirects", label="answers that redirect", unit="count", better="lower"),
 )
 """Figures of one generator, or of several together."""
 
@@ -232,7 +237,7 @@ def is_response_time(name: str) -> bool:
     return (match[3] if match else name).startswith("response_time_us.")
 
 
-_UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s|(?<!per_)s)(?=\.|$)")
+_UNIT_IN_NAME = re.compile(r"_(us|bytes|bits_per_s|(?<!per_)s)(?=\.|$|_per_request$)")
 _LIMIT = re.compile(CONDITION)
 
 

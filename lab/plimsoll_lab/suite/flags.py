@@ -90,7 +90,7 @@ _ANY_LOAD = {
     "attempts": Flag(kind="count", least=1),
     "countdown": Flag(kind="count"),
     "per_connection": Flag(kind="switch"),
-    "csv": Flag(kind="choice", choices=("summary", "tcpbenchmark")),
+    "csv": Flag(kind="choice", choices=("tcpbenchmark",)),
     "request_log": Flag(kind="file"),
     "timeseries": Flag(kind="file"),
     "hdr": Flag(kind="file"),
@@ -190,11 +190,11 @@ FILES = {
 
 
 def without_csv(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """A load's settings as the lab asks for them: a CSV is made of the generator's JSON, for it
-    writes one of both.
+    """A load's settings as the lab asks for them: tcpbenchmark's columns are made of what the
+    generator says of each connection, for it writes a CSV or JSON.
     """
     flags = dict(settings)
-    if flags.pop("csv", None) == "tcpbenchmark":
+    if flags.pop("csv", None) is not None:
         flags["per_connection"] = True
     return flags
 

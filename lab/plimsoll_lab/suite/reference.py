@@ -83,7 +83,11 @@ _OF_THE_LAB: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Defaults that the lab has in place of the binary's."""
-_DESTINATION = {
+_LOAD = {
+    "csv": FlagHelp(
+        text="Figures `tcpbenchmark.*` too: tcpbenchmark's columns, of which its threads are our connections. "
+        'The one form here is `"tcpbenchmark"`'
+    ),
     "target": FlagHelp(
         text="An address, a URL, or `role:NAME`, in place of the server's address. In `[load]` also a list: one for "
         "each host of `[place] load`, in its order",
@@ -152,7 +156,7 @@ def _of_server(help_of: Help) -> list[Section]:
 
 
 def _of_load(help_of: Help) -> list[Section]:
-    told = {name: {**read_help(help_of(f"load {name}")), **_DESTINATION} for name in LOAD_FLAGS}
+    told = {name: {**read_help(help_of(f"load {name}")), **_LOAD} for name in LOAD_FLAGS}
     flags = {name: {**LOAD_FLAGS[name], **DESTINATIONS[name]} for name in LOAD_FLAGS}
     both, own = _common(flags)
     protocol = replace(COMMAND["protocol"], means='What the generator speaks: "echo" or "http".')
@@ -283,7 +287,8 @@ def _of_documents() -> list[Section]:
             title="[fast.TABLE]",
             about=(
                 "What [TABLE] is with `--fast`. A table replaces the keys that it names, `[[fast.point]]` replaces all "
-                "points, and `[fast.role.NAME]` replaces keys of one role. Without it `--fast` makes two repetitions."
+                "points, and `[fast.role.NAME]` replaces keys of one role. Unless [fast.run] names `repeat`, `--fast` "
+                "makes two repetitions."
             ),
             keys={},
         ),
@@ -384,9 +389,9 @@ def _figure_lines() -> list[str]:
         *wrapped(
             "`host.memory_bytes` is the most memory that the server and the roles on its host held together. If the "
             "lab reads memory by cgroup v2 (`server.metering` in the record of a trial), their TCP buffers are part of "
-            "it. If it reads by cgroup v1 or from /proc, the TCP buffers of the whole machine are added; without a "
-            "network these are the generator's too. On an emulated network none are added: the kernel has one total "
-            "for all hosts of a machine."
+            "it. If it reads by cgroup v1, the TCP buffers of the whole machine are added; without a network these are "
+            "the generator's too. On an emulated network none are added: the kernel has one total for all hosts of a "
+            "machine. From /proc memory is read at the ends of the window alone, and there is no `host.memory_bytes`."
         ),
     ]
 
