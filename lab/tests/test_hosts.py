@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -365,3 +366,22 @@ def test_a_machine_without_room_for_a_process_is_no_fault_of_the_program(
     with pytest.raises(LabError, match=said) as refused, launcher.start(["x"], role="server", metered=False):
         pass
     assert type(refused.value) is kind
+
+
+def test_a_process_that_cannot_be_waited_for_is_ended(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a descriptor for that it was left, and signals stayed blocked."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def refuse(popen: subprocess.Popen[bytes], *_: object, **__: object) -> None:
+        started.append(popen)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(processes, "LocalProcess", refuse)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with (
+        pytest.raises(OSError, match="Too many open files"),
+        launcher.start(python("import time; time.sleep(600)"), role="server", metered=False),
+    ):
+        pass
+    assert started[0].returncode == -9
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked

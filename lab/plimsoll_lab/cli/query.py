@@ -13,7 +13,9 @@ from plimsoll_lab.store.query import Answer, ask
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sql", metavar="SQL", help="a query over runs, points, trials, timelines and requests")
+    parser.add_argument(
+        "sql", metavar="SQL", help="a query over runs, points, trials, processes, timelines, connections and requests"
+    )
     add_out(parser, "where the runs are")
 
 

@@ -277,17 +277,22 @@ class Launcher:
         # raises there, and a process that has started must be recorded before a signal can end the
         # lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
+        popen = None
         try:
             mark = self._marks[self._started]
             with _keeping_to(cpus, role):
                 popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines, directory=directory)
+            self._tell_guard(f"group {popen.pid}")
+            process = LocalProcess(popen, group, mark, metered=metered)
         except BaseException:
+            if popen is not None:  # no descriptor is left to wait for it by
+                popen.kill()
+                popen.wait()
+                self._tell_guard(f"forget {popen.pid}")
             if group is not None:
                 group.remove()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise
-        self._tell_guard(f"group {popen.pid}")
-        process = LocalProcess(popen, group, mark, metered=metered)
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             yield process
