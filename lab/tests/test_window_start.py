@@ -376,3 +376,17 @@ def test_a_window_that_was_over_as_its_opening_was_heard_of_says_nothing_of_the_
     assert made.length_s == pytest.approx(0.1)
     assert made.server_cores() == pytest.approx(10.0)
     assert made.machine() == {}
+
+
+def test_a_command_that_goes_on_after_the_window_is_no_other_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its CPU is in what the machine was read for then, where that of all others had ended."""
+    readings = iter((OPENING, replace(CLOSING, at_unix_s=1012.5, at_s=12.5)))
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    made = Window(unasked={"relay"})
+    made.begin(HOST, SERVER, {}, 1010.2)
+    made.end(HOST, SERVER, {}, 1012.0, rests_until=1013.0)
+    own = [LoadSummary.model_validate({"elapsed_s": 1.8, "generator": {"cpu_cores": 0.1}})]
+    server = 0.7 / 1.8
+    expected = (1.8 + (server + 0.1) * 0.5) / 2.3 - server - 0.1 - 0.4 / 2.3
+    assert made.foreign_cores(own, ()) == pytest.approx(expected)

@@ -52,8 +52,8 @@ GENERATORS_PART = 0.1
 OWN_AT_MOST = 1.05
 """Parts that used more than this many times the CPUs that the lab may use run on others, too."""
 
-OF_PARTS = ("server.", "host.", "packets", "tcp.", "capture.", "role.")
-"""How figures begin that the laboratory reads, or that parts beside the generator print."""
+OF_SERVER = ("server.", "host.", "packets", "tcp.", "capture.")
+"""How figures begin that the laboratory reads of the server and its host, or the server prints."""
 EVIDENCE = (
     "completed_rate",
     "response_time_us.p50",
@@ -219,11 +219,11 @@ def _is_unknown(trial: TrialRecord, limit: Limit) -> bool:
     """
     if limit.figure in trial.figures:
         return False
-    return trial.cut is not None or _was_missed(trial) or limit.figure.startswith(OF_PARTS)
+    return trial.cut is not None or _was_missed(trial) or limit.figure.startswith(OF_SERVER)
 
 
 def never_told(trials: Sequence[TrialRecord], suite: Suite) -> Limit | None:
-    """A limit on a figure of the server, its host or a further part which no trial tells, although
+    """A limit on a figure of the server or its host which no trial tells, although
     some are results: none of a higher load will.
     """
     made = [trial for trial in trials if trial.outcome == "ok" and trial.cut is None and not _was_missed(trial)]
@@ -231,7 +231,7 @@ def never_told(trials: Sequence[TrialRecord], suite: Suite) -> Limit | None:
         (
             limit
             for limit in suite.limits
-            if made and limit.figure.startswith(OF_PARTS) and not any(limit.figure in each.figures for each in made)
+            if made and limit.figure.startswith(OF_SERVER) and not any(limit.figure in each.figures for each in made)
         ),
         None,
     )

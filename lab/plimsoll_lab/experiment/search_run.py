@@ -173,7 +173,7 @@ class SearchRun:
         ended = "address" in base.server and len(last) > 1 and all(awaited_in_vain(each, suite) for each in last)
         if ended or unusable(made):
             raise ServerUnusable(str(made[-1].reason))
-        untold = never_told(made, suite)
+        untold = never_told(made, suite) if len(made) >= GENTLE_TRIALS else None
         if untold is not None:
             raise LabError(
                 f"'{untold.text}' is not known here: no trial tells {untold.figure}, which this machine, or where the "

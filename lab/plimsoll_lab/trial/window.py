@@ -62,7 +62,8 @@ class Window:
     length_s: float = 0.0
     """Between these two."""
     own_cores: float | None = None
-    """What the trial itself used of the server's machine, once its generators have told that."""
+    """What those parts of the trial used of the server's machine that have worked because something
+    was asked of them, once its generators have told that."""
     machine_first: MachineUsage | None = None
     """The machine as it opened."""
     machine_last: MachineUsage | None = None
@@ -296,13 +297,15 @@ class Window:
         generators there, by their summaries. Parts that run elsewhere do not count, nor do the
         kernel's threads for packets.
         """
-        parts = [self.cpu_cores(name) for name in self.others_last if name not in elsewhere]
-        used = [self.generator_cores(generators), self.server_cores(), *parts]
-        known = [each for each in used if each is not None]
-        if not self.machine() or len(known) < len(used):
+        here = [name for name in self.others_last if name not in elsewhere]
+        asked = [self.cpu_cores(name) for name in here if name not in self.unasked]
+        unasked = [self.cpu_cores(name) for name in here if name in self.unasked]
+        used = [self.generator_cores(generators), self.server_cores(), *asked]
+        if not self.machine() or None in used or None in unasked:
             return None
-        ours = self.own_cores = sum(known)
+        self.own_cores = sum(each for each in used if each is not None)
         machine = self.machine()
+        ours = self.own_cores + sum(each for each in unasked if each is not None)
         return max(0.0, machine["busy_cores"] - machine["softirq_cores"] - ours)
 
 
