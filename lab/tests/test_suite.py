@@ -438,3 +438,9 @@ def test_points_stand_beside_the_matrix_less_what_is_excluded_each_with_every_co
     assert planned.points[-1].load["think"] == "250ms"
     alone = plan(GOOD + '[[point]]\n"load.connections" = 7\n[[point]]\n"load.connections" = 9\n')
     assert [dict(point.setting) for point in alone.points] == [{"load.connections": 7}, {"load.connections": 9}]
+
+
+@pytest.mark.parametrize("tenths", [1, 7, 14, 28, 57, 999, 1000])
+def test_a_percentage_is_the_ratio_of_whole_numbers_that_it_names(tenths: int) -> None:
+    """7 failed of 1,000 were more than 0.7 %."""
+    assert units.ratio(f"{tenths / 10}%") == tenths / 1000

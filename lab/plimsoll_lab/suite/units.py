@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from decimal import Decimal
 
 SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 BYTES = {
@@ -108,7 +109,8 @@ def ratio(text: str) -> float:
     number, unit = _split(text)
     if unit not in {"", "%"}:
         raise ValueError(f"'{text}' is not a ratio: write a percentage such as 0.1%")
-    return number / 100 if unit else number
+    # Not by a division of floats: 0.7 % is 7 of 1,000, and 0.7 / 100 is less.
+    return float(Decimal(str(number)) / 100) if unit else number
 
 
 def part(text: str) -> float:

@@ -85,11 +85,13 @@ pub fn bit_rate(text: &str) -> Result<u64, UnitError> {
 /// The fraction in `0.1%`, or in a bare `0.001`. A bare number above 1 is refused, as `5` was
 /// meant to be `5%`.
 pub fn ratio(text: &str) -> Result<f64, UnitError> {
-    let ratio = quantity(text, &[("", 1.0), ("%", 0.01)], RATIO)?;
-    if ratio > 1.0 && !text.trim_end().ends_with('%') {
-        return Err(UnitError { text: text.to_owned(), wanted: RATIO });
+    let error = || UnitError { text: text.to_owned(), wanted: RATIO };
+    let number = quantity(text, &[("", 1.0), ("%", 1.0)], RATIO)?;
+    if text.trim_end().ends_with('%') {
+        // As a decimal: 0.7 % is 7 of 1,000, and 0.7 * 0.01 is less.
+        return format!("{number}e-2").parse().map_err(|_| error());
     }
-    Ok(ratio)
+    if number > 1.0 { Err(error()) } else { Ok(number) }
 }
 
 /// A duration as a person would write it: the largest unit that leaves at least 1, three digits.
@@ -205,6 +207,14 @@ mod tests {
         assert_eq!(ratio("150%"), Ok(1.5));
         assert!(ratio("5").is_err(), "5 was meant to be 5%, and would be 500%");
         assert_eq!(rate("0.5"), Ok(0.5));
+    }
+
+    #[test]
+    fn a_percentage_is_the_ratio_of_whole_numbers_that_it_names() {
+        for tenths in 0..=1000_u32 {
+            let text = format!("{}.{}%", tenths / 10, tenths % 10);
+            assert_eq!(ratio(&text).expect(&text), f64::from(tenths) / 1000.0, "{text}");
+        }
     }
 
     #[test]
