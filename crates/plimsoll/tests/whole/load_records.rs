@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::support::network::Scratch;
@@ -232,6 +233,24 @@ fn a_run_without_an_answer_has_no_time_in_its_row() {
     load.args(["load", "echo", &target, "-c", "1", "-n", "1", "-s", "5", "--csv=three-servers", "--quiet"]);
     let output = load.output().expect("it runs");
     assert_eq!((output.status.code(), output.stdout), (Some(1), b"127.0.0.1,5,\n".to_vec()));
+}
+
+#[test]
+fn the_time_in_a_row_is_that_of_the_answers_alone() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let target = answer(|bytes| {
+        if ASKED.fetch_add(1, Ordering::Relaxed) == 1 {
+            std::thread::sleep(Duration::from_secs(6));
+        }
+        Some(bytes.to_vec())
+    });
+    let mut load = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let target = target.to_string();
+    let arguments = ["-c", "1", "-n", "2", "-s", "5", "--timeout", "3s", "--csv=three-servers", "--quiet"];
+    let output = load.args(["load", "echo", &target]).args(arguments).output().expect("it runs");
+    let row = String::from_utf8(output.stdout).expect("text");
+    let seconds: f64 = row.trim_end().rsplit(',').next().expect("a cell").parse().expect("seconds");
+    assert!(seconds < 1.4, "the age of one that had no answer is in it: {row}");
 }
 
 #[test]
