@@ -241,8 +241,8 @@ fn shape(device: &str, shape: &Shape) -> Vec<Step> {
         place = &["parent", "1:1"];
     }
     let limit = limit(shape).to_string();
-    let delay = format!("{}us", shape.delay.as_micros());
-    let jitter = format!("{}us", shape.jitter.as_micros());
+    let microseconds = |time: std::time::Duration| format!("{}us", time.as_nanos() as f64 / 1e3);
+    let (delay, jitter) = (microseconds(shape.delay), microseconds(shape.jitter));
     let loss = format!("{}%", shape.loss * 100.0);
     let mut netem = [&qdisc[..], place, &["handle", NETEM_HANDLE, "netem", "limit", &limit, "delay", &delay]].concat();
     if !shape.jitter.is_zero() {
