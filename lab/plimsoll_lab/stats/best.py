@@ -274,12 +274,25 @@ def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[i
     low, high = (np.array([each[end] for each in ratios]) for end in (0, 1))
     if np.array_equal(low, high):
         return PairLogs(names=(one, other), shared=shared, low=low, high=low)
+    middle = [
+        _log_ratio(_middle(first[block]), _middle(second[block])) if here else 0.0
+        for block, here in zip(blocks, shared, strict=True)
+    ]
     return PairLogs(
         names=(one, other),
         shared=shared,
         low=low if np.isfinite(low).all() else None,
         high=high if np.isfinite(high).all() else None,
+        middle=np.array(middle),
     )
+
+
+def _middle(value: Value) -> float:
+    """By the logarithm; of a value that is open to one side, its bound."""
+    low, high = ends(value)
+    if math.isinf(high):
+        return low
+    return math.sqrt(low * high) if low > 0 else high
 
 
 def _log_ratio(dividend: float, divisor: float) -> float:
@@ -291,8 +304,10 @@ def _log_ratio(dividend: float, divisor: float) -> float:
 
 
 def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
-    means = [float(each[logs.shared].mean()) for each in logs.bounded()] if logs.blocks else []
-    estimate = statistics.fmean(means) if means else 0.0
+    series = logs.bounded() if logs.blocks else []
+    # Not the mean of the bounds: where a single value is open, one of them alone is left.
+    middle = logs.low if logs.middle is None else logs.middle
+    estimate = float(middle[logs.shared].mean()) if series and middle is not None else 0.0
     if logs.blocks < LEAST_BLOCKS:
         return logs.names, Pair(
             blocks=logs.blocks,
@@ -300,7 +315,7 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
             low=-math.inf,
             high=math.inf,
             p_adjusted=1.0,
-            is_estimated=bool(means),
+            is_estimated=bool(series),
         )
     critical = critical_t_of(logs.blocks, critical_p_of(smallest))
     low, p_low = _bound(logs.low, logs.shared, critical, side=-1)
@@ -312,7 +327,7 @@ def _pair(logs: PairLogs, smallest: Array) -> tuple[tuple[str, str], Pair]:
         low=low,
         high=high,
         p_adjusted=min(1.0, (rarer + 1) / len(smallest)),
-        is_estimated=bool(means),
+        is_estimated=bool(series),
     )
 
 

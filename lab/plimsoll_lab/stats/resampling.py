@@ -48,6 +48,9 @@ class PairLogs:
     """Lower bounds of the log ratios; None where some block has none."""
     high: Array | None
     """Upper bounds; the same object as `low` where every value is a number."""
+    middle: Array | None = None
+    """Between the middles of both values, of one that is open its bound; None where every value is
+    a number."""
 
     @property
     def blocks(self) -> int:
