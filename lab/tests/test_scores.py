@@ -120,3 +120,14 @@ def test_a_contender_is_level_up_to_the_margin_itself(margin: float, *, level: b
 def test_any_estimate_against_another_is_a_ratio_to_the_best() -> None:
     third = {("a", "c"): PAIR, ("c", "a"): PAIR}
     assert score([replace(RANKING, pairs={**RANKING.pairs, **third})], margin=0.05)[0].margin == 1.0
+
+
+def test_the_interval_of_a_median_has_no_end_where_the_values_have_none() -> None:
+    """Their shown ends stood for them: 800 to 1,000 of a median that may be anything above."""
+    rates: dict[int, Value] = {block: 1000.0 if block < 3 else (800.0, math.inf) for block in range(9)}
+    asked = replace(COMPARISON, better="higher", contenders={"a": rates})
+    [cell, _] = score([replace(RANKING, comparison=asked)], margin=0.05)
+    assert (cell.median, cell.censored, cell.median_ci95) == (800.0, True, None)
+    measured: dict[int, Value] = {block: (800.0, 900.0 + block) for block in range(9)}
+    [cell, _] = score([replace(RANKING, comparison=replace(asked, contenders={"a": measured}))], margin=0.05)
+    assert cell.median_ci95 == (800.0, 907.0)

@@ -42,7 +42,7 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
         figure=comparison.figure,
         n=len(shown),
         median=median(shown) if shown else None,
-        median_ci95=_interval(values, estimates, shown),
+        median_ci95=_interval(values),
         best=place is not None and place.may_be_best,
         margin=place.ratio if place is not None and compared else None,
         margin_ci95=(place.at_least, place.at_most) if place is not None and bounded else None,
@@ -52,13 +52,14 @@ def _cell(ranking: Ranking, name: str, margin: float) -> Score:
     )
 
 
-def _interval(values: Mapping[int, Value], estimates: Mapping[int, float], shown: Sequence[float]) -> Interval | None:
-    """Of the median: where moments were cut out, from that of the lower bounds to that of the upper
-    ones.
+def _interval(values: Mapping[int, Value]) -> Interval | None:
+    """Of the median, from that of the lower bounds to that of the upper ones; None where one of
+    them has no end.
     """
-    bounds = [ends(values[block] if block in estimates else each) for block, each in zip(values, shown, strict=True)]
+    bounds = [ends(value) for value in values.values()]
     low, high = (median_interval([each[side] for each in bounds]) for side in (0, 1))
-    return None if low is None or high is None else (low[0], high[1])
+    found = None if low is None or high is None else (low[0], high[1])
+    return found if found is not None and all(map(math.isfinite, found)) else None
 
 
 def _has_a_most_alone(value: Value) -> bool:
