@@ -303,3 +303,20 @@ def test_without_places_the_contenders_are_those_with_values() -> None:
 def test_a_reason_of_several_is_told_once_in_the_order_of_the_first() -> None:
     assert reasons_once({"a": "slow", "b": "lost", "c": "slow"}) == "a, c: slow; b: lost"
     assert reasons_once({}) == ""
+
+
+def test_the_best_are_equivalent_where_all_that_may_be_best_are() -> None:
+    """The runner-up alone was asked, and the answer said that a third may differ by far more."""
+    wide = Pair(blocks=8, estimate=0.1, low=-0.2, high=0.4, p_adjusted=0.7)
+    three = replace(
+        EQUAL,
+        places=[*EQUAL.places, place("c", 1.1, 1, 1.5)],
+        pairs=both({("b", "a"): NEAR, ("c", "a"): wide, ("c", "b"): wide}),
+    )
+    assert verdict_of(EQUAL).call == "equivalent"
+    found = verdict_of(three)
+    assert (found.call, found.reason) == ("not shown", "3 contenders may be best, and cannot be distinguished")
+    worse = replace(three, places=[*EQUAL.places, place("c", 1.5, 1.25, 2)], pairs=both({
+        ("b", "a"): NEAR, ("c", "a"): AHEAD, ("c", "b"): AHEAD,
+    }))  # fmt: skip
+    assert verdict_of(worse).call == "equivalent"

@@ -165,8 +165,12 @@ def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | Non
         if floor is not None and pair.estimate <= math.log1p(floor):
             return "not shown", f"the difference is within the control's noise floor of {percent(floor)}"
         return "better", f"every other contender's interval against {ranking.best[0]} excludes 1"
-    if _within(pair, margin):
+    winner = ranking.places[0].name
+    rest = [ranking.pairs[name, winner] for name in ranking.best if name != winner]
+    if all(_within(each, margin) for each in (pair, *rest)):
         return "equivalent", f"the interval lies within {margin * 100:g} %"
+    if may_be == 1:
+        return "not shown", "the one contender that may be best cannot be distinguished from the next one"
     return "not shown", f"{may_be} contenders may be best, and cannot be distinguished"
 
 
