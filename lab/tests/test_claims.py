@@ -219,7 +219,7 @@ def test_a_claim_of_one_point_or_a_difference_is_decided_by_what_late_trials_too
     alone = replace(CLAIMED, over=None, least=0.0, most=40.0)
     run.claims = [alone, replace(CLAIMED, difference=True, least=None, most=30.0), replace(alone, most=20.0)]
     (below, apart, unknown) = judge_claims(run, points(), trials)
-    assert (below.outcome, below.reason.partition(",")[0]) == ("confirmed", "between 8.10 us and 21.2 us")
+    assert (below.outcome, below.reason.partition(",")[0]) == ("confirmed", "between 8.09 us and 21.2 us")
     assert (apart.outcome, apart.reason.partition(",")[0]) == ("confirmed", "at most 11.2 us")
     assert (unknown.outcome, unknown.value) == ("cannot be told", 20.0)
     # Of a trial that is not bounded either nothing follows.

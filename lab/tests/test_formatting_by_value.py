@@ -125,3 +125,26 @@ def test_a_place_in_a_verdict_without_an_upper_bound_has_none() -> None:
         ("d", 4.0, 3.329, (3.329, None)),
     ]
     assert [each.at_most for each in found] == [1.6, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "down", "up"),
+    [
+        (250_300.0, "us", "250 ms", "251 ms"),
+        (999.6, "per_s", "999/s", "1,000/s"),
+        (39_870.0, "per_s", "39,800/s", "39,900/s"),
+        (20_040.0, "us", "20.0 ms", "20.1 ms"),
+        (-0.0123, "number", "-0.0123", "-0.0123"),
+        (-1.2345, "number", "-1.24", "-1.23"),
+        (0.1 + 0.2, "number", "0.300", "0.300"),
+        (0.0, "us", "0 us", "0 us"),
+    ],
+)
+def test_a_bound_is_rounded_to_the_side_on_which_it_holds(value: float, unit: str, down: str, up: str) -> None:
+    assert (formatting.number(value, unit, "down"), formatting.number(value, unit, "up")) == (down, up)
+
+
+def test_an_interval_lies_within_what_is_told() -> None:
+    """Its end was on the other side of a limit that it crosses."""
+    assert formatting.interval((230_000.0, 250_300.0), "us") == "230 ms to 251 ms"
+    assert formatting.interval((999.6, None), "per_s") == "999/s or more"

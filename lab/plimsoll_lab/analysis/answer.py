@@ -93,11 +93,11 @@ def _heaviest(some: Sequence[VerdictRecord], verdicts: Sequence[VerdictRecord]) 
     else the last one. Not every figure can be compared at each setting.
     """
     places = list(dict.fromkeys(repr(each.at) for each in verdicts))
-    heaviest = max(some, key=lambda each: (_asked(each.at), places.index(repr(each.at))))
+    heaviest = max(some, key=lambda each: (asked_load(each.at), places.index(repr(each.at))))
     return [each for each in some if each.at == heaviest.at]
 
 
-def _asked(setting: Settings) -> tuple[float, float]:
+def asked_load(setting: Settings) -> tuple[float, float]:
     """How many connections and requests a second a setting asks for; 0 where it does not say."""
     return _count(setting.get(CONNECTIONS)), _count(setting.get(RATE))
 
@@ -156,7 +156,8 @@ def _claim(verdict: VerdictRecord, evidence: Evidence, told: Settings | None = N
 def _top(verdict: VerdictRecord, evidence: Evidence) -> tuple[list[str], list[OtherRecord]]:
     """The best, with those that are worse but equivalent; and the rest, the nearest first."""
     others = sorted(verdict.others, key=lambda each: each.at_least)
-    near = [each for each in others if (each.at_most or math.inf) <= 1 + evidence.margin]
+    alike = verdict.best_within is None or verdict.best_within <= 1 + evidence.margin
+    near = [each for each in others if alike and (each.at_most or math.inf) <= 1 + evidence.margin]
     return [*verdict.best, *(each.name for each in near)], [each for each in others if each not in near]
 
 
@@ -199,10 +200,10 @@ def _value(figure: str, names: Sequence[str], verdict: VerdictRecord, evidence: 
         cell for cell in evidence.scores if cell.figure == figure and cell.at == verdict.at and cell.contender in names
     ]
     medians, unit = [cell.median for cell in cells if cell.median is not None], evidence.figures[figure].unit
-    told = _loads(medians, unit) if figure == CAPACITY else span(medians, unit)
     known = [cell for cell in cells if cell.median is not None]
     bound = "at least " if any(cell.censored for cell in known) else ""
     bound = "at most " if any(cell.at_most for cell in known) else bound
+    told = _loads(medians, unit) if figure == CAPACITY else span(medians, unit, formatting.TOWARD[bound])
     return _phrase(figure, evidence)[2].format(f"{bound}{told}")
 
 
@@ -212,9 +213,9 @@ def _loads(values: Sequence[float], unit: str) -> str:
     return f"{low if low == high else f'{low} to {high}'} {LOADS[unit]}"
 
 
-def span(values: Sequence[float], unit: str) -> str:
+def span(values: Sequence[float], unit: str, toward: formatting.Toward = "nearest") -> str:
     """`13.1 to 14.2 us`: the least and the greatest, the unit once where it is the same."""
-    low, high = (formatting.number(each, unit) for each in (min(values), max(values)))
+    low, high = (formatting.number(each, unit, toward) for each in (min(values), max(values)))
     if low == high:
         return low
     tail = next((each for each in (low.partition(" ")[2], "/s") if each and low.endswith(each)), "")

@@ -222,13 +222,13 @@ def _in_words(claim: Claim, bounds: Interval, run: RunRecord) -> str:
     """`at least 2.10 times`, `at most 83.0 us`: an interval of which one end may say nothing."""
     is_ratio, unit = claim.over is not None and not claim.difference, run.figure(claim.figure).unit
 
-    def told(end: float) -> str:
-        return f"{formatting.significant(end)} times" if is_ratio else formatting.number(end, unit)
+    def told(end: float, toward: formatting.Toward) -> str:
+        return f"{formatting.significant(end, toward)} times" if is_ratio else formatting.number(end, unit, toward)
 
     low, high = bounds
     if math.isinf(high):
-        return f"at least {told(low)}"
-    return f"between {told(low)} and {told(high)}" if low > 0 else f"at most {told(high)}"
+        return f"at least {told(low, 'down')}"
+    return f"between {told(low, 'down')} and {told(high, 'up')}" if low > 0 else f"at most {told(high, 'up')}"
 
 
 def _value(series: Sequence[Series], *, difference: bool) -> tuple[float | None, Interval | None, str | None]:

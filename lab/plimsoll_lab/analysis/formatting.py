@@ -6,11 +6,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from plimsoll_lab.stats import reasons
 from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import PointSummary, StopRecord, VerdictRecord
 
+Toward = Literal["nearest", "down", "up"]
+TOWARD: Mapping[str, Toward] = {"": "nearest", "at least ": "down", "at most ": "up"}
+"""How a number behind such words is rounded."""
+OUTWARDS: tuple[Toward, Toward] = ("down", "up")
+"""How the ends of an interval are rounded: it lies within what is told."""
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
     "s": (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)),
@@ -20,19 +26,20 @@ SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
 """Of each unit that has multiples, their names and sizes."""
 
 
-def number(value: float | None, unit: str) -> str:
+def number(value: float | None, unit: str, toward: Toward = "nearest") -> str:
     """A figure with its unit: `39,800/s`, `1.23 ms`, `2.15 MiB`; of a count every digit, as the
-    reader knows what was asked for: 65,525 connections are not 65,500.
+    reader knows what was asked for: 65,525 connections are not 65,500. A bound is rounded down or
+    up, to the side on which it still holds.
     """
     if value is None or math.isnan(value):
         return "-"
     if unit in SCALES:
-        return _scaled(value, SCALES[unit])
+        return _scaled(value, SCALES[unit], toward)
     if unit == "ratio":
-        return f"{significant(value * 100)} %"
+        return f"{significant(value * 100, toward)} %"
     if unit == "count" and value % 0.5 == 0:  # the median of two counts may be a half
         return f"{value:,.{0 if value % 1 == 0 else 1}f}"
-    return significant(value) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
+    return significant(value, toward) + {"per_s": "/s", "cores": " cores", "s2": " s\u00b2"}.get(unit, "")
 
 
 def median(point: PointSummary, figure: str, unit: str) -> str:
@@ -46,12 +53,18 @@ def median(point: PointSummary, figure: str, unit: str) -> str:
     return f"{number(found.median, unit)}{'?' if point.doubtful else ''}{fewer}"
 
 
-def significant(value: float) -> str:
+def significant(value: float, toward: Toward = "nearest") -> str:
     """Three significant figures, thousands grouped."""
     if value == 0:
         return "0"
     digits = 2 - math.floor(math.log10(abs(value)))
     rounded = round(value, digits)
+    # What differs by a float's last digits alone is exact.
+    beyond = 0 if math.isclose(rounded, value, rel_tol=1e-12) else {"nearest": 0, "down": -1, "up": 1}[toward]
+    if beyond and (rounded - value) * beyond < 0:
+        rounded = round(rounded + beyond * 10.0**-digits, digits)
+        if rounded == 0:
+            return "0"
     # Rounding may carry into another digit: 9.999 is 10.0, not 10.00.
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{digits}f}"
@@ -59,7 +72,7 @@ def significant(value: float) -> str:
 
 def interval(ends: tuple[float | None, float | None], unit: str) -> str:
     """An interval of which an end may not be known: `1 ms to 2 ms`, `1 ms or more`."""
-    low, high = (None if end is None else number(end, unit) for end in ends)
+    low, high = (None if end is None else number(end, unit, way) for end, way in zip(ends, OUTWARDS, strict=True))
     if low is None or high is None:
         return f"{high} or less" if high else f"{low} or more" if low else "not known"
     return f"{low} to {high}"
@@ -265,12 +278,12 @@ def unranked(verdict: VerdictRecord) -> str:
     return reasons.reasons_once(verdict.unranked)
 
 
-def _scaled(value: float, steps: tuple[tuple[str, float], ...]) -> str:
+def _scaled(value: float, steps: tuple[tuple[str, float], ...], toward: Toward) -> str:
     unit, size = steps[0]
     for name, least in steps:
         if abs(value) >= least:
             unit, size = name, least
-    return f"{significant(value / size)} {unit}"
+    return f"{significant(value / size, toward)} {unit}"
 
 
 def listed(items: Sequence[str]) -> str:

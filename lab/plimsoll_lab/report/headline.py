@@ -54,7 +54,7 @@ class _Row:
 
     def told(self, unit: str) -> str:
         """The median in words."""
-        return f"{self.bound}{formatting.number(self.median, unit)}"
+        return f"{self.bound}{formatting.number(self.median, unit, formatting.TOWARD[self.bound])}"
 
 
 def headline(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headline | None:

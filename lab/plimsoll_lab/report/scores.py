@@ -52,9 +52,11 @@ def _cell(score: ScoreRecord | None, unit: str) -> Cell:
     if score is None or score.median is None:
         return Cell(text="-")
     interval = score.median_ci95
-    within = f"[{formatting.number(interval[0], unit)}, {formatting.number(interval[1], unit)}]" if interval else ""
+    ends = zip(interval, formatting.OUTWARDS, strict=True) if interval else ()
+    within = ", ".join(formatting.number(end, unit, way) for end, way in ends)
+    within = f"[{within}]" if within else ""
     bound = "at most " if score.at_most else "at least " if score.censored else ""
-    text = f"{bound}{formatting.number(score.median, unit)}"
+    text = f"{bound}{formatting.number(score.median, unit, formatting.TOWARD[bound])}"
     if score.margin is None:
         return Cell(text=text, detail=within)
     ratio = formatting.ratio(score.margin, score.margin_ci95)
