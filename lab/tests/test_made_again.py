@@ -226,6 +226,11 @@ def test_a_limit_of_a_point_that_repeats_alone_gave_a_result_and_a_claim_are_tol
     place = "'completed_rate > 9' at 8 connections"
     assert limits == f"1 of 1 limits: {place}: cannot be told with them, not judged without"
     assert claims == "1 of 2 claims: 'faster': confirmed with them, cannot be told without"
+    # And the other way round: a limit that is judged without them alone.
+    without = Outcomes(points=now.points, claims=[claim, claim])
+    found = repeats_that_decide([again], Outcomes(points=[point], claims=[claim, claim]), lambda _: without)
+    (told,) = (each.message.removeprefix("1 trial that was made again changes ") for each in found)
+    assert told == f"1 of 1 limits: {place}: not judged with them, cannot be told without"
 
 
 @pytest.mark.parametrize("least", range(2, 10))

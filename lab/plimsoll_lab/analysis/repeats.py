@@ -15,6 +15,7 @@ from plimsoll_lab.stats.verdict import Verdict
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, GateRecord, PointSummary
 
+NOT_JUDGED = "not judged"
 CODE = "repeats_decide"
 MET: Mapping[bool | None, str] = {True: "met", False: "missed", None: "cannot be told"}
 """Of a limit, in words."""
@@ -64,17 +65,18 @@ def repeats_that_decide(trials: Sequence[TrialRecord], now: Outcomes, judge: Jud
         return []
     without = judge([as_first_measured(trial) for trial in trials])
     limits, first_limits = _limits(now.points), _limits(without.points)
+    every = dict.fromkeys((*limits, *first_limits))
     kinds: dict[str, list[tuple[str, str, str]]] = {
         f"{len(now.verdicts)} verdicts": [
             (f"{one.figure} at {formatting.setting(one.at)}", _said(one), _said(other))
             for one, other in zip(now.verdicts, without.verdicts, strict=True)
             if (one.call, set(one.best)) != (other.call, set(other.best))
         ],
-        f"{len(limits)} limits": [
-            # A point that has no result without the repeats has no judged limit either.
-            (f"'{limit}' at {place}", said, first_limits.get((place, limit), "not judged"))
-            for (place, limit), said in limits.items()
-            if said != first_limits.get((place, limit))
+        f"{len(every)} limits": [
+            # A point that has no result, without the repeats or with them, has no judged limit.
+            (f"'{limit}' at {place}", limits.get((place, limit), NOT_JUDGED), first)
+            for place, limit in every
+            if (first := first_limits.get((place, limit), NOT_JUDGED)) != limits.get((place, limit), NOT_JUDGED)
         ],
         f"{len(now.claims)} claims": [
             (f"'{one.name}'", one.outcome, other.outcome)

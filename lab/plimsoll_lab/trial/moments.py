@@ -103,8 +103,8 @@ def with_bounds(judgement: Judgement, taken: TakenRecord | None) -> Judgement:
     bounds = taken.bounds.get(TAIL) if taken is not None else None
     if bounds is None or judgement.outcome != "ok" or TAIL in judgement.untold:
         return judgement
-    low_ms, high_ms = (each / 1e3 for each in bounds)
-    more = f"; without such moments its 99th percentile is between {low_ms:.3g} and {high_ms:.3g} ms"
+    low_ms, high_ms = (float(f"{each / 1e3:.3g}") for each in bounds)
+    more = f"; without such moments its 99th percentile is between {low_ms:,g} and {high_ms:,g} ms"
     warnings = (
         replace(each, message=each.message + more) if each.code in TAKEN_BY_OTHERS else each
         for each in judgement.warnings
