@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the program and exit."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    # Whoever starts the lab may ignore it: the kernel would then reap processes, and nobody know
+    # how they ended (wait(2)).
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
     except SuiteError as refusal:

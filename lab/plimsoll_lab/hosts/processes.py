@@ -272,22 +272,24 @@ class Launcher:
         the context ends its whole tree, however the context is left.
         """
         self._started += 1
-        group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
         # The signals are blocked over the fork: Python loses an exception that a signal handler
         # raises there, and a process that has started must be recorded before a signal can end the
         # lab.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTING)
-        popen = None
+        group = popen = None
         try:
-            mark = self._marks[self._started]
-            with _keeping_to(cpus, role):
-                popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines, directory=directory)
-            self._tell_guard(f"group {popen.pid}")
-            process = LocalProcess(popen, group, mark, metered=metered)
+            with _where_there_is_room(role, argv[0]):
+                group = self._groups.make(f"{self._started}-{role}") if metered and self._groups is not None else None
+                mark = self._marks[self._started]
+                with _keeping_to(cpus, role):
+                    popen = self._spawn(argv, role, group, before, mark, takes_lines=takes_lines, directory=directory)
+                self._tell_guard(f"group {popen.pid}")
+                process = LocalProcess(popen, group, mark, metered=metered)
         except BaseException:
             if popen is not None:  # no descriptor is left to wait for it by
-                popen.kill()
-                popen.wait()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(popen.pid, signal.SIGKILL)
+                popen.communicate()  # until it has ended, and closes its pipes
                 self._tell_guard(f"forget {popen.pid}")
             if group is not None:
                 group.remove()
@@ -314,9 +316,7 @@ class Launcher:
     ) -> subprocess.Popen[bytes]:
         parent = os.getpid()
         _, hardest = resource.getrlimit(resource.RLIMIT_RTTIME)
-        files = (
-            [os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for folder in group.folders] if group else []
-        )
+        files: list[int] = []
 
         def enter() -> None:
             # Between fork and exec: system calls only. The agent has one thread, so no other thread
@@ -332,6 +332,8 @@ class Launcher:
                 os.write(file, b"0")
 
         try:
+            for folder in group.folders if group else ():
+                files.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))  # noqa: PERF401 - closed below
             return subprocess.Popen(
                 list(argv),
                 cwd=directory,
@@ -343,11 +345,7 @@ class Launcher:
             )
         except OSError as error:
             if error.errno in NO_ROOM:
-                raise LabError(
-                    f"cannot start the {role} '{argv[0]}': this machine has no room for another process "
-                    f"({error.strerror}); end what else runs, or raise its limit (ulimit -u, ulimit -n, pids.max)",
-                    exit_code=ENVIRONMENT,
-                ) from None
+                raise
             raise StartError(
                 f"cannot start the {role} '{argv[0]}': {error.strerror}; install it, or make it executable (chmod +x)"
             ) from None
@@ -362,6 +360,21 @@ class Launcher:
             with contextlib.suppress(BrokenPipeError):
                 self._guard.stdin.write(line.encode() + b"\n")
                 self._guard.stdin.flush()
+
+
+@contextlib.contextmanager
+def _where_there_is_room(role: str, program: str) -> Iterator[None]:
+    """Raise LabError where the machine lacks what another process needs."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise LabError(
+            f"cannot start the {role} '{program}': this machine has no room for another process ({error.strerror}); "
+            "end what else runs, or raise its limit (ulimit -u, ulimit -n, pids.max)",
+            exit_code=ENVIRONMENT,
+        ) from None
 
 
 @contextlib.contextmanager
