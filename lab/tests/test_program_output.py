@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll_lab.problem import LabError
-from plimsoll_lab.store.program_output import LinkTotals, LoadSummary, read_output
+from plimsoll_lab.store.program_output import LinkTotals, LoadSummary, pick, read_output
 from plimsoll_lab.trial.events import events
 
 
@@ -30,3 +30,12 @@ def test_whatever_else_a_program_prints_is_passed_over() -> None:
     printed = ["[" * 100_000, "null", "[1]", '"x"', "{", '{"event": 1e999}', '{"event": "ready"}']
     assert events(printed)[-1] == {"event": "ready"}
     assert len(events(printed)) == 2
+
+
+def test_times_without_a_sample_are_no_times_of_0() -> None:
+    """A probe that nobody answered met every limit."""
+    silent = {"response_time_us": {"count": 0, "p99": 0.0}, "service_time_us": {"count": 1, "p99": 0.0}, "count": 0}
+    assert pick(silent, ("response_time_us.p99", "service_time_us.p99", "count")) == {
+        "service_time_us.p99": 0,
+        "count": 0,
+    }

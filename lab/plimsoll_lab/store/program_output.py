@@ -266,12 +266,16 @@ def read_output(form: type[OutputT], told: object, who: str) -> OutputT:
 
 
 def pick(record: Mapping[str, object], names: Iterable[str]) -> dict[str, float]:
-    """The numbers of a record by their paths."""
+    """The numbers of a record by their paths; none of times without a sample, which are printed as
+    0.
+    """
     found: dict[str, float] = {}
     for name in names:
         value: object = record
         for key in name.split("."):
             value = value.get(key) if isinstance(value, dict) else None
+            if key.endswith("_us") and isinstance(value, dict) and value.get("count") == 0:
+                value = None
         if isinstance(value, int | float) and not isinstance(value, bool):
             found[name] = value
     return found

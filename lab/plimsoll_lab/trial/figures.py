@@ -247,10 +247,10 @@ def _answered_elsewhere(point: Point) -> bool:
 
 
 def _server_cost(window: Window) -> Figures:
-    cores = window.server_cores()
-    if cores is None:
+    if window.length_s <= 0:
         return {}
-    figures = {"server.cpu_cores": cores}
+    cores = window.server_cores()
+    figures = {} if cores is None else {"server.cpu_cores": cores}
     least = least_cores(window.samples)
     if least is not None:
         figures["server.cpu_cores_min"] = least
