@@ -14,7 +14,7 @@ from stood_in_searches import DISTURBED, STOPPED, TAKEN, Cluster, begin_searches
 
 from plimsoll_lab.experiment import null_server, search_run
 from plimsoll_lab.experiment.null_server import TRIALS, NullServer
-from plimsoll_lab.experiment.search_run import LONGER, SearchRun
+from plimsoll_lab.experiment.search_run import GENTLE_TRIALS, LONGER, SearchRun
 from plimsoll_lab.problem import Interrupted, LabError
 from plimsoll_lab.stats import confirming
 from plimsoll_lab.stats.capacity import Search
@@ -22,6 +22,7 @@ from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import Measure, Reading
 from plimsoll_lab.store.folder import RunFolder
 from plimsoll_lab.store.records import TrialRecord
+from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.secrets import redact
 from plimsoll_lab.suite.spec import Placement, PlannedTrial, Point
 
@@ -286,3 +287,14 @@ def test_what_the_generator_gets_over_tls_is_not_known(tmp_path: Path) -> None:
     secure = replace(plan.points[0], load={**plan.points[0].load, "protocol": "http", "target": "https://127.0.0.1:1/"})
     assert null.ceiling(cast("Any", None), secure, []) is None
     assert null.trials(cast("Any", None), secure, secure.load, []) == []
+
+
+def test_a_search_ends_where_no_trial_tells_a_figure_with_a_limit(begin: Begin) -> None:
+    """Each load "missed" it, up to the end of its patience; the other searches of the run go on."""
+    begun = begin()
+    limit = read_limit("host.memory_bytes", "< 1GiB", source="most.toml")
+    begun._plan = replace(begun._plan, suite=replace(begun._plan.suite, limits=(limit,)))
+    begun.carry_out()
+    first = begun.searches[0]
+    assert (first.state, first.lower, len(begun.trials)) == ("failed", None, GENTLE_TRIALS)
+    assert str(first.reason).startswith("'host.memory_bytes < 1GiB' is not known here: no trial tells")

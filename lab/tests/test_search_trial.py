@@ -262,14 +262,19 @@ def test_a_figure_that_could_not_be_read_is_no_limit_that_was_missed() -> None:
     """Memory of the host under /proc, or the host of a server elsewhere: each load "missed" it."""
     suite = asked(("host.memory_bytes", "< 1GiB"))
     assert reading_of(GOOD, suite).met is None
+    short = replace(GOOD, machine={**GOOD.machine, "window_s": 0.2})
+    assert never_told([short, short], suite) is None, "a longer one may"
     assert broken_by(GOOD, suite).startswith("'host.memory_bytes < 1GiB' is not known, as host.memory_bytes could not")
-    never = never_told([GOOD, GOOD], suite)
+    whole = replace(GOOD, machine={**GOOD.machine, "window_s": 1.0})
+    never = never_told([whole, whole], suite)
     assert never is not None
     assert never.figure == "host.memory_bytes"
-    known = replace(GOOD, figures={**GOOD.figures, "host.memory_bytes": 1e9})
-    assert never_told([GOOD, known], suite) is None
-    assert never_told([replace(GOOD, outcome="failed")], suite) is None
-    assert never_told([GOOD], asked(P99)) is None
+    known = replace(whole, figures={**GOOD.figures, "host.memory_bytes": 1e9})
+    assert never_told([whole, known], suite) is None
+    assert never_told([replace(whole, outcome="failed")], suite) is None
+    assert never_told([whole], asked(P99)) is None
+    role = asked(("role.probe.response_time.p99", "< 50ms"))
+    assert reading_of(GOOD, role).met is False, "a probe that nobody answers"
     assert reading_of(known, suite).met is True
 
 

@@ -18,6 +18,10 @@ class ServerUnusable(Exception):  # noqa: N818 - an outcome, not an error
     """
 
 
+class Untold(ServerUnusable):
+    """A figure with a limit cannot be had of the server: nothing is known of any load."""
+
+
 class HostsKeepGoing(LabError):  # noqa: N818 - what happened, named as it is
     """Each attempt at a trial lost a host: it says nothing of the server, so that a search cannot
     go on without it.

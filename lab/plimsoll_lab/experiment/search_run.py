@@ -38,9 +38,9 @@ from plimsoll_lab.experiment.run import (
     point_record,
     with_discarded_attempt,
 )
-from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, awaited_in_vain, unusable
+from plimsoll_lab.experiment.search_ends import HostsKeepGoing, ServerUnusable, Untold, awaited_in_vain, unusable
 from plimsoll_lab.hosts.host import Host
-from plimsoll_lab.problem import ENVIRONMENT, HostLost, Interrupted, LabError
+from plimsoll_lab.problem import HostLost, Interrupted, LabError
 from plimsoll_lab.stats.capacity import Bounds, OutOfPatience, Search
 from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import WARM_UP, Reading
@@ -151,7 +151,10 @@ class SearchRun:
         try:
             bounds = search.run()
         except ServerUnusable as refusal:
-            self._record_search(number, base, search.bounds(), ceiling, self.trials[first:], "failed")
+            bounds = search.bounds()
+            if isinstance(refusal, Untold):
+                bounds = replace(bounds, lower=None, upper=None)
+            self._record_search(number, base, bounds, ceiling, self.trials[first:], "failed")
             self.searches[number].reason = str(refusal)
             return
         except BaseException:
@@ -163,8 +166,8 @@ class SearchRun:
         )
 
     def _refuse_to_go_on(self, base: Point, made: Sequence[TrialRecord]) -> None:
-        """Raise ServerUnusable where no further trial would measure the server, and LabError where
-        none would tell what is asked.
+        """Raise ServerUnusable where no further trial would measure the server, or tell what is
+        asked.
         """
         suite = self._plan.suite
         # Nobody starts a server anew that already runs: once it has ended, nothing is measured.
@@ -175,10 +178,9 @@ class SearchRun:
             raise ServerUnusable(str(made[-1].reason))
         untold = never_told(made, suite) if len(made) >= GENTLE_TRIALS else None
         if untold is not None:
-            raise LabError(
-                f"'{untold.text}' is not known here: no trial tells {untold.figure}, which this machine, or where the "
-                "server runs, keeps from the laboratory; search without this limit",
-                exit_code=ENVIRONMENT,
+            raise Untold(
+                f"'{untold.text}' is not known here: no trial tells {untold.figure}, which this server, or the machine "
+                "that it runs on, keeps from the laboratory; search without this limit"
             )
 
     def _ceiling(self, base: Point, trials: Sequence[TrialRecord]) -> float | None:
