@@ -36,7 +36,8 @@ def describe_searches(run: RunRecord) -> list[CapacityRecord]:
     groups: dict[int, list[SearchRecord]] = {}
     for each in run.searches:
         groups.setdefault(each.point, []).append(each)
-    return [_capacity(run, group) for group in groups.values()]
+    # In the order of the suite: that of the searches is drawn.
+    return [_capacity(run, group) for _, group in sorted(groups.items())]
 
 
 def searched_key(run: RunRecord) -> str:
@@ -119,7 +120,7 @@ def capacity_family(run: RunRecord, compare: str, *, with_none: bool = False) ->
     `with_none` keeps contenders all of whose capacities are below the floor.
     """
     places: dict[str, list[SearchRecord]] = {}
-    for each in run.searches:
+    for each in sorted(run.searches, key=lambda search: search.point):
         if compare in each.setting:
             at = {path: value for path, value in each.setting.items() if path != compare}
             places.setdefault(repr(at), []).append(each)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.analysis.answer import asked_load
 from plimsoll_lab.analysis.searches import UNITS, refused, searched_key
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.drawing import CATEGORY
@@ -28,6 +29,7 @@ from plimsoll_lab.store.records import Json
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import SearchRecord
 from plimsoll_lab.store.summary_record import CapacityRecord, RunSummary
+from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Limit
 
 WIDE = 8.0
@@ -44,7 +46,7 @@ def picture(summary: RunSummary, run: RunRecord, layout: MatrixLayout) -> Headli
     tried = [each for each in run.searches if each.loads]
     if not tried:
         return None
-    at = _without(tried[-1], compare)
+    at = _without(max(tried, key=lambda each: (asked_load(_without(each, compare)), each.point)), compare)
     here = [each for each in tried if _without(each, compare) == at]
     limit = next((each for each in run.limits if _tells(here, each)), None)
     names = layout.contenders if compare is not None else ("all",)
@@ -97,7 +99,7 @@ def _tells(searches: Sequence[SearchRecord], limit: Limit) -> bool:
     return any(row.medians.get(limit.figure, 0.0) > 0 for each in searches for row in each.loads)
 
 
-def _without(search: SearchRecord, compare: str | None) -> dict[str, object]:
+def _without(search: SearchRecord, compare: str | None) -> Settings:
     return {path: value for path, value in search.setting.items() if path != compare}
 
 
