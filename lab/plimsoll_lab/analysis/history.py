@@ -90,16 +90,24 @@ class History:
     least: int
     """Change points need this many runs with a result."""
     unread: Sequence[str] = ()
-    """Why runs are left out that cannot be read."""
+    """Why runs are left out that cannot be read, or are not complete."""
 
 
 def find_history(folders: Sequence[RunFolder], suite: str) -> History:
-    """The history of a suite. Runs that searched, and control points, are left out."""
+    """The history of a suite. Runs that searched or are not complete, and control points, are left
+    out.
+    """
     runs: list[HistoryRun] = []
     unread: list[str] = []
     found: dict[tuple[str, str, str], tuple[Figure, dict[int, HistoryValue | None]]] = {}
     wanted = read_each(folders, lambda run: run.suite.name == suite and run.search is None, unread)
-    for order, (folder, record, trials) in enumerate(wanted):
+    whole = []
+    for folder, record, trials in wanted:
+        if record.status == "complete":
+            whole.append((folder, record, trials))
+        else:
+            unread.append(f"{folder.path.name} is not complete")
+    for order, (folder, record, trials) in enumerate(whole):
         runs.append(_run(folder, record))
         for figure, place, asked, value in _values(record, trials, order):
             found.setdefault((figure.name, place, asked), (figure, {}))[1][order] = value

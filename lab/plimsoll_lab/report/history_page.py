@@ -47,7 +47,7 @@ def render_history_page(history: History, links: Sequence[tuple[str, str]] = ())
 def _unread(history: History) -> list[Section]:
     """The runs that are left out, and why."""
     parts = [Text(text=each) for each in history.unread]
-    return [Section(name="unread", title="Runs that cannot be read", parts=parts)] if parts else []
+    return [Section(name="unread", title="Runs that are left out", parts=parts)] if parts else []
 
 
 def _answer(history: History) -> list[str]:

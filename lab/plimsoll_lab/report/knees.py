@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.knees import connections_of, without_axis
+from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.report.encoding import EXACT, MatrixLayout, colour_and_shape, counts
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
 from plimsoll_lab.store.records import Json, TrialRecord
@@ -93,8 +94,13 @@ def _title(knee: KneeRecord) -> str:
 
 
 def _curve(knee: KneeRecord, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """The trials of a curve."""
-    return [trial for trial in trials if trial.outcome == "ok" and without_axis(trial.setting) == knee.point]
+    """The trials of a curve that are results, of the loads that have one."""
+    points: dict[int, list[TrialRecord]] = {}
+    for trial in trials:
+        if without_axis(trial.setting) == knee.point:
+            points.setdefault(trial.point, []).append(trial)
+    measured = (made for made in points.values() if point_outcome(made)[0] == "ok")
+    return [trial for made in measured for trial in made if trial.outcome == "ok"]
 
 
 def _measured(caption: str, figure: str, trials: Sequence[TrialRecord]) -> Table:
