@@ -200,6 +200,8 @@ def test_a_distribution_needs_its_unit_and_its_duration(tmp_path: Path) -> None:
     assert read(tmp_path, HGRM, unit="ms", duration_s=10.0).summary["completed_rate"] == 100.0
     own = read(tmp_path, HGRM + "#[2,000 connections; response time in us]\n")
     assert times(own)["p50"] == 2, "our own export tells it"
+    beside = read(tmp_path, HGRM + "#[2,000 connections; response time in us]\n", unit="ms")
+    assert times(beside) == times(own), "--unit is of a file beside it"
 
 
 def test_a_log_of_histograms_is_merged_and_drawn_by_the_second(tmp_path: Path) -> None:

@@ -93,6 +93,21 @@ def test_what_could_not_run_is_refused_and_nothing_written(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--address", "127.0.0.1:80", "--ready", "tcp:80"), "--ready is of a command"),
+        (("--command", "./echo {port}", "--protocol", "echo", "--path", "/x"), "--path is of http"),
+    ],
+)
+def test_a_flag_that_would_be_dropped_is_refused(
+    lab: Lab, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = lab("init", "it.toml", *arguments)
+    assert (done.returncode, (tmp_path / "it.toml").exists()) == (2, False)
+    assert said in done.stderr
+
+
 def test_a_file_that_exists_is_kept_unless_forced(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "my-server.toml").write_text("mine")
     assert lab("init", "--command", "./api {port}").returncode == 2

@@ -257,6 +257,13 @@ def test_a_query_that_means_nothing_is_refused_with_the_tables_there_are(tmp_pat
         ask(tmp_path, "SELECT speed FROM cars")
 
 
+def test_two_columns_of_one_name_are_no_line_of_json(finished: tuple[Path, Done]) -> None:
+    """The second took the place of the first."""
+    done = run_lab(finished[0], "query", "SELECT a.run, b.run FROM runs a, runs b", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "two columns are called run" in done.stderr
+
+
 def test_the_command_prints_a_table_or_json_lines(finished: tuple[Path, Done], lab: Lab) -> None:
     folder, _ = finished
     sql = "SELECT suite, 0.5 AS half FROM runs"

@@ -18,6 +18,8 @@ from plimsoll_lab.cli.verb import add_out
 from plimsoll_lab.suite.errors import SuiteError
 
 RANGES = {"connections": "1:10k", "rate": "100:200k"}
+CONNECTIONS = "256"
+"""Over a rate."""
 NAME = "capacity"
 """Of the suite, which has no file."""
 
@@ -59,7 +61,7 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--think", metavar="D", help="over connections: pause between completion and next send (default: 0)"
     )
-    parser.add_argument("--connections", metavar="N", default="256", help="over a rate: connections (default: 256)")
+    parser.add_argument("--connections", metavar="N", help=f"over a rate: connections (default: {CONNECTIONS})")
     parser.add_argument("--cpus", metavar="LIST", help="CPUs to keep the generator on, such as 1 or 2-3 (default: all)")
     add_out(parser, "where the run's folder is made")
 
@@ -115,7 +117,7 @@ def _command(options: argparse.Namespace) -> str:
     words += ["--hold", options.hold] if options.hold != "1m" else []
     optional = ("command", "ready", "think", "cpus")
     words += [word for key in optional if getattr(options, key) for word in (f"--{key}", getattr(options, key))]
-    words += ["--connections", options.connections] if options.over == "rate" else []
+    words += ["--connections", options.connections or CONNECTIONS] if options.over == "rate" else []
     words += [word for limit in options.limit for word in ("--limit", limit)]
     return shlex.join(words)
 
@@ -141,7 +143,11 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
             )
         load["path"] = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if options.over == "rate":
-        load["connections"] = options.connections
+        load["connections"] = options.connections or CONNECTIONS
+    elif options.connections:
+        raise SuiteError(
+            "capacity: --connections is for a search over a rate; add --over rate, or say where to search: --range 1:N"
+        )
     if options.think:
         load["think"] = options.think
     if options.cpus:

@@ -26,7 +26,7 @@ def _compare(options: argparse.Namespace) -> int:
     if not b or (not options.others and len(options.runs) > PAIR):
         raise LabError("name the runs of both sides: plimsoll lab compare A... --with B...", exit_code=USAGE)
     of_a, of_b = ([open_run(Path(each)) for each in side] for side in (a, b))
-    page = Path(options.page) if options.page else of_b[0].path / f"compare-{of_a[0].path.name}.html"
+    page = Path(options.page) if options.page else of_b[0].path / f"compare-{of_a[0].path.resolve().name}.html"
     summary = compare_runs(of_a, of_b).model_copy(update={"report": str(page)})
     _write(page, render_compare_page(of_a, of_b))
     say(json.dumps(summary.to_json()) if options.json else render_comparison(summary, colour=colour(options)))

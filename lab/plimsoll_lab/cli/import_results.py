@@ -19,7 +19,11 @@ LOAD = "load."
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="[NAME=]FILE", help="a result; files of one name are repetitions")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="a load that no file names")
-    parser.add_argument("--unit", choices=("ns", "us", "ms", "s"), help="the unit of HdrHistogram's values")
+    parser.add_argument(
+        "--unit",
+        choices=("ns", "us", "ms", "s"),
+        help="the unit of HdrHistogram's values, of files that do not name it",
+    )
     parser.add_argument("--duration", metavar="D", help="how long a .hgrm was measured, such as 30s")
     parser.add_argument("--tag", metavar="TAG", help="the tag of a histogram log to import")
     parser.add_argument("--suite", metavar="NAME", help="a name, for a history of runs (default: the tools' names)")

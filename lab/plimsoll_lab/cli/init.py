@@ -92,6 +92,10 @@ def _init(options: argparse.Namespace) -> int:
     path = Path(options.file)
     if path.exists() and not options.force:
         raise LabError(f"{path} exists; choose another name, or --force to write over it", exit_code=USAGE)
+    if options.address is not None and options.ready is not None:
+        raise LabError("--ready is of a command: a server that already runs is not waited for", exit_code=USAGE)
+    if options.protocol == "echo" and options.path is not None:
+        raise LabError("--path is of http: leave it out, or write --protocol http", exit_code=USAGE)
     named = options.command if options.address is None else options.address
     asks = named is None and sys.stdin.isatty() and not options.json
     if named is None:

@@ -61,7 +61,6 @@ def measure(
             progress.close()
         code = report_run(folder, options)
         events.publish({"event": "reported", "report": folder.report.name})
-    _write_gate(folder, options)
     return code if interrupted is None else 128 + interrupted.number
 
 
@@ -101,17 +100,17 @@ def report_run(folder: RunFolder, options: argparse.Namespace) -> int:
         say(json.dumps(one.to_json()) if options.json else render_capacity(run, summary))
     else:
         say(json.dumps(summary.to_json()) if options.json else render(summary, run, colour=colour(options)))
+    _write_gate(folder, summary, options)
     return exit_code(summary)
 
 
-def _write_gate(folder: RunFolder, options: argparse.Namespace) -> None:
-    kinds = getattr(options, "summary", [])
-    if kinds:
-        from plimsoll_lab.analysis.summary import summarise_run  # noqa: PLC0415 - the statistics load in a second
-        from plimsoll_lab.report.gate import write_gate  # noqa: PLC0415
+def _write_gate(folder: RunFolder, summary: RunSummary, options: argparse.Namespace) -> None:
+    from plimsoll_lab.report.gate import FILES, write_gate  # noqa: PLC0415 - as above
 
-        for path in write_gate(folder.path, summarise_run(folder), folder.read_run(), kinds):
-            print(path, file=sys.stderr)
+    # A run that goes on brings up to date what it wrote when it was stopped.
+    kinds = getattr(options, "summary", None) or [kind for kind, name in FILES.items() if (folder.path / name).exists()]
+    for path in write_gate(folder.path, summary, folder.read_run(), kinds):
+        print(path, file=sys.stderr)
 
 
 GATE_CODES: dict[GateOutcome, int] = {"pass": DONE, "worse": LIMIT_MISSED, "undecided": INVALID, "failed": FAILED}
@@ -139,7 +138,8 @@ def exit_code(summary: RunSummary) -> int:
     doubtful = any(point.doubtful for point in summary.points)
     if failed or doubtful or outcomes & {"generator_limited", "invalid"} or summary.limits_undecided:
         return INVALID
-    return DONE if outcomes & {"ok", "hard_limit"} else FAILED
+    measured = DONE if summary.status == "complete" else INVALID
+    return measured if outcomes & {"ok", "hard_limit"} else FAILED
 
 
 def _search_exit_code(found: Sequence[CapacityRecord]) -> int:

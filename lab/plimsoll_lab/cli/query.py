@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import Verb, add_out
+from plimsoll_lab.cli.verb import USAGE, Verb, add_out
+from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.query import Answer, ask
 
 
@@ -22,6 +23,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     found = ask(Path(options.out), options.sql)
     if options.json:
+        twice = next((name for name in found.columns if found.columns.count(name) > 1), None)
+        if twice is not None:
+            raise LabError(f"two columns are called {twice}; give them names: {twice} AS other", exit_code=USAGE)
         for row in found.rows:
             print(json.dumps(dict(zip(found.columns, row, strict=True)), default=str))
     else:

@@ -53,7 +53,8 @@ def is_distribution(text: str) -> bool:
 def read_distribution(text: str, path: Path, options: Options) -> Result:
     """A .hgrm file. A percentile is the value of the first row that reaches it."""
     own = OWN_UNIT.search(text)
-    factor = _factor(options.unit or (own[1] if own else None), path)
+    # --unit is for files that do not tell theirs, and one import may have both.
+    factor = _factor(own[1] if own else options.unit, path)
     rows = list(_rows(text, path))
     if not rows:
         raise ForeignFileError(path, "it has no row: value, percentile, total count")

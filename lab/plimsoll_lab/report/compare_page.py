@@ -38,12 +38,19 @@ MOST_CURVES = 12
 """Settings whose curves are drawn; the table has every figure of the rest."""
 
 
+def _name(folder: RunFolder, every: Mapping[str, int]) -> str:
+    """A run's number; with its path where another one has it too."""
+    name = folder.path.resolve().name
+    return name if every[name] == 1 else str(folder.path)
+
+
 def render_compare_page(a: Sequence[RunFolder], b: Sequence[RunFolder], links: Sequence[tuple[str, str]] = ()) -> str:
     """The page of the runs of B beside those of A."""
     compared = compare_runs(a, b)
     record = b[0].read_run()
     figures = record.figures_by_name
-    names = [", ".join(each.path.name for each in side) for side in (a, b)]
+    every = Counter(each.path.resolve().name for each in (*a, *b))
+    names = [", ".join(_name(each, every) for each in side) for side in (a, b)]
     sections = [
         _environment(a[0].read_run(), record, compared),
         _figures(compared, figures),
