@@ -150,7 +150,8 @@ VERDICT: Keys = {
         kind="share",
         default=f'"{_VERDICT.tolerance:.0%}"',
         example='"3%"',
-        means="The loss that a gate accepts, as a part of the baseline's figure. It needs a `baseline`.",
+        means="The loss that a gate accepts, as a part of the baseline's figure. It needs a `baseline`, which "
+        "`lab gate` brings.",
     ),
 }
 

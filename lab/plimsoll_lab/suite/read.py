@@ -47,15 +47,15 @@ hundreds."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def read_file(path: Path) -> Suite:
-    """Read a suite from a file."""
+def read_file(path: Path, *, changes: Mapping[str, Value] | None = None) -> Suite:
+    """Read a suite from a file, with some changes."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise SuiteError(f"{path}: cannot read the suite: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SuiteError(f"{path}: cannot read the suite: it is not UTF-8 text") from None
-    return read_text(text, source=str(path), directory=str(path.resolve().parent))
+    return read_text(text, source=str(path), directory=str(path.resolve().parent), changes=changes)
 
 
 def read_text(
