@@ -97,7 +97,10 @@ def test_a_minute_holds_within_the_limit_and_with_nearly_all_requests() -> None:
     assert held("ok", None, 989.0) is False
     assert held("failed", None, None) is False
     assert held("ok", 100.0, 1000.0, "steal") is held("ok", 20_000.0, 1000.0, "steal") is None
-    assert held("generator_limited", 100.0, 1000.0) is None
+    # A late generator only lengthens response times.
+    assert held("generator_limited", 19_999.0, 991.0) is True
+    assert held("generator_limited", 20_000.0, 1000.0) is held("generator_limited", 100.0, 989.0) is None
+    assert held("generator_limited", None, None) is held("invalid", 100.0, 1000.0) is None
     assert held_capacity.holds({"lower": None, "minute": None}) is None
 
 
