@@ -53,11 +53,16 @@ OPENING = snapshot(10.2, server_s=1.3, relay_s=2.1, busy_s=51.0)
 CLOSING = snapshot(12.0, server_s=2.0, relay_s=2.5, busy_s=52.8)
 
 
+def stand_in(monkeypatch: pytest.MonkeyPatch, *readings: UsageSnapshot) -> None:
+    """The next readings of a server's machine, at a standing clock of the lab's own."""
+    left = iter(readings)
+    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(left))
+    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+
+
 def window(monkeypatch: pytest.MonkeyPatch, *, foreseen: bool, earlier_s: float = 0.0) -> Window:
     """A window from the second 10 to 12, which another machine says was open a little earlier."""
-    readings = iter((BEFORE, OPENING, CLOSING) if foreseen else (OPENING, CLOSING))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, *((BEFORE,) if foreseen else ()), OPENING, CLOSING)
     made = Window()
     if foreseen:
         made.foresee(HOST, SERVER, {})
@@ -107,9 +112,7 @@ def test_a_window_that_ends_at_rest_is_read_late_and_is_none_the_longer(monkeypa
     """Closing the connections was a cost of the requests: most of it where another machine was read
     30 ms later.
     """
-    readings = iter((BEFORE, OPENING, CLOSING))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, BEFORE, OPENING, CLOSING)
     made = Window()
     made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1010.0)
@@ -159,9 +162,7 @@ def test_a_sample_is_of_the_moment_at_which_the_host_was_read(monkeypatch: pytes
     """It was told as of the moment at which the lab began to ask, 40 ms before: a server that works
     evenly had a half second of 8 % less.
     """
-    readings = iter((OPENING, replace(OPENING, at_s=10.85, server=usage(1.95)), replace(CLOSING, at_s=11.35)))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, OPENING, replace(OPENING, at_s=10.85, server=usage(1.95)), replace(CLOSING, at_s=11.35))
     made = Window()
     made.begin(HOST, SERVER, {}, 1010.2)
     made.sample(HOST, SERVER, 700.61)
@@ -339,9 +340,7 @@ def test_connections_close_once_the_end_has_been_read(
 
 def test_a_command_that_works_all_the_time_is_read_as_the_window_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it had used before counted in the window, and as much of other programs did not."""
-    readings = iter((BEFORE, OPENING, CLOSING))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, BEFORE, OPENING, CLOSING)
     made = Window(unasked={"relay"})
     made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1010.0)
@@ -366,9 +365,7 @@ def test_a_window_that_was_over_as_its_opening_was_heard_of_says_nothing_of_the_
 ) -> None:
     """A tick of /proc/stat over a millisecond was ten cores."""
     opening = replace(CLOSING, at_unix_s=CLOSING.at_unix_s - 0.001, at_s=CLOSING.at_s - 0.001)
-    readings = iter((BEFORE, opening, CLOSING))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, BEFORE, opening, CLOSING)
     made = Window()
     made.foresee(HOST, SERVER, {})
     made.begin(HOST, SERVER, {}, 1011.9)
@@ -380,9 +377,7 @@ def test_a_window_that_was_over_as_its_opening_was_heard_of_says_nothing_of_the_
 
 def test_a_command_that_goes_on_after_the_window_is_no_other_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its CPU is in what the machine was read for then, where that of all others had ended."""
-    readings = iter((OPENING, replace(CLOSING, at_unix_s=1012.5, at_s=12.5)))
-    monkeypatch.setattr(trial_window, "read_usage", lambda *_, **__: next(readings))
-    monkeypatch.setattr("time.monotonic", lambda: 700.0)
+    stand_in(monkeypatch, OPENING, replace(CLOSING, at_unix_s=1012.5, at_s=12.5))
     made = Window(unasked={"relay"})
     made.begin(HOST, SERVER, {}, 1010.2)
     made.end(HOST, SERVER, {}, 1012.0, rests_until=1013.0)

@@ -225,8 +225,8 @@ def _is_unknown(trial: TrialRecord, limit: Limit) -> bool:
 
 
 def never_told(trials: Sequence[TrialRecord], suite: Suite) -> Limit | None:
-    """A limit on a figure of the server or its host which no trial tells, although
-    some are results: none of a higher load will.
+    """A limit on a figure of the server or its host which no trial tells, although some are results
+    and long enough: none of a higher load will.
     """
     made = [
         trial
