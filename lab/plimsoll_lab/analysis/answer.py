@@ -156,7 +156,7 @@ def _claim(verdict: VerdictRecord, evidence: Evidence, told: Settings | None = N
 def _top(verdict: VerdictRecord, evidence: Evidence) -> tuple[list[str], list[OtherRecord]]:
     """The best, with those that are worse but equivalent; and the rest, the nearest first."""
     others = sorted(verdict.others, key=lambda each: each.at_least)
-    alike = verdict.best_within is None or verdict.best_within <= 1 + evidence.margin
+    alike = verdict.best_within is not None and verdict.best_within <= 1 + evidence.margin
     near = [each for each in others if alike and (each.at_most or math.inf) <= 1 + evidence.margin]
     return [*verdict.best, *(each.name for each in near)], [each for each in others if each not in near]
 

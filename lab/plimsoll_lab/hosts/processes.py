@@ -289,7 +289,10 @@ class Launcher:
             if popen is not None:  # no descriptor is left to wait for it by
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(popen.pid, signal.SIGKILL)
-                popen.communicate()  # until it has ended, and closes its pipes
+                popen.wait()
+                for pipe in (popen.stdin, popen.stdout, popen.stderr):
+                    if pipe is not None:
+                        pipe.close()
                 self._tell_guard(f"forget {popen.pid}")
             if group is not None:
                 group.remove()
@@ -331,29 +334,27 @@ class Launcher:
             for file in files:
                 os.write(file, b"0")
 
-        try:
+        with contextlib.ExitStack() as stack:
             for folder in group.folders if group else ():
-                files.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))  # noqa: PERF401 - closed below
-            return subprocess.Popen(
-                list(argv),
-                cwd=directory,
-                stdin=subprocess.PIPE if takes_lines else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                preexec_fn=enter,  # noqa: PLW1509 - see enter()
-            )
-        except OSError as error:
-            if error.errno in NO_ROOM:
-                raise
-            raise StartError(
-                f"cannot start the {role} '{argv[0]}': {error.strerror}; install it, or make it executable (chmod +x)"
-            ) from None
-        except subprocess.SubprocessError as error:
-            raise StartError(f"cannot start the {role} '{argv[0]}': {error}") from None
-        finally:
-            for file in files:
-                os.close(file)
+                files.append(os.open(folder / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+                stack.callback(os.close, files[-1])
+            try:
+                return subprocess.Popen(
+                    list(argv),
+                    cwd=directory,
+                    stdin=subprocess.PIPE if takes_lines else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                    preexec_fn=enter,  # noqa: PLW1509 - see enter()
+                )
+            except OSError as error:
+                if error.errno in NO_ROOM:
+                    raise
+                why = f"{error.strerror}; install it, or make it executable (chmod +x)"
+                raise StartError(f"cannot start the {role} '{argv[0]}': {why}") from None
+            except subprocess.SubprocessError as error:
+                raise StartError(f"cannot start the {role} '{argv[0]}': {error}") from None
 
     def _tell_guard(self, line: str) -> None:
         if self._guard is not None and self._guard.stdin is not None:

@@ -101,7 +101,7 @@ def _data(summary: RunSummary, figure: Figure) -> Table:
         found = point.figures.get(figure.name) if point.outcome == "ok" else None
         interval = found.median_ci95 if found is not None else None
         median = _median(point, figure)
-        within = "-" if interval is None else " to ".join(formatting.number(each, figure.unit) for each in interval)
+        within = "-" if interval is None else formatting.interval(interval, figure.unit)
         heading = Cell(text=formatting.setting(point.point), heading=True)
         rows.append((heading, Cell(text=median), Cell(text=within)))
     head = ("point", "median", "95 % interval of the median")

@@ -128,7 +128,7 @@ def _table(caption: str, series: Sequence[Series], runs: Sequence[HistoryRun]) -
             Cell(
                 text="-"
                 if value.low is None or value.high is None
-                else " to ".join(formatting.number(end, each.figure.unit) for end in (value.low, value.high))
+                else formatting.interval((value.low, value.high), each.figure.unit)
             ),
         )
         for each in series

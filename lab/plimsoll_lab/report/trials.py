@@ -154,6 +154,4 @@ def _every(run: RunRecord, made: Sequence[TrialRecord]) -> Table:
 
 
 def _interval(interval: tuple[float, float] | None, unit: str) -> str:
-    if interval is None:
-        return "-"
-    return " to ".join(formatting.number(each, unit) for each in interval)
+    return "-" if interval is None else formatting.interval(interval, unit)

@@ -7,6 +7,7 @@ with the best.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ def _verdict(ranking: Ranking, margin: float, rng: np.random.Generator) -> Verdi
     floor = _control(comparison, rng)
     within = _within_floor(ranking, winner, floor)
     best = [place for place in ranking.places if place.may_be_best or place.name in within]
-    call, reason = _call(ranking, pair, margin, floor, len(best))
+    call, reason = _call(ranking, pair, margin, floor, [place.name for place in best])
     reaches = [place.at_most for place in best]
     level = [
         place.name
@@ -158,20 +159,21 @@ def _within_floor(ranking: Ranking, winner: str | None, floor: float | None) -> 
     return [place.name for place in ranking.others if ranking.pairs[place.name, winner].estimate <= nearest]
 
 
-def _call(ranking: Ranking, pair: Pair | None, margin: float, floor: float | None, may_be: int) -> tuple[Call, str]:
+def _call(
+    ranking: Ranking, pair: Pair | None, margin: float, floor: float | None, best: Sequence[str]
+) -> tuple[Call, str]:
     if pair is None:
         return _no_pair(ranking)
     if pair.low > 0 and len(ranking.best) == 1:
         if floor is not None and pair.estimate <= math.log1p(floor):
             return "not shown", f"the difference is within the control's noise floor of {percent(floor)}"
         return "better", f"every other contender's interval against {ranking.best[0]} excludes 1"
-    winner = ranking.places[0].name
-    rest = [ranking.pairs[name, winner] for name in ranking.best if name != winner]
-    if all(_within(each, margin) for each in (pair, *rest)):
+    alike = [ranking.pairs[one, other] for one, other in itertools.combinations(best, 2)]
+    if all(_within(each, margin) for each in (pair, *alike)):
         return "equivalent", f"the interval lies within {margin * 100:g} %"
-    if may_be == 1:
+    if len(best) == 1:
         return "not shown", "the one contender that may be best cannot be distinguished from the next one"
-    return "not shown", f"{may_be} contenders may be best, and cannot be distinguished"
+    return "not shown", f"{len(best)} contenders may be best, and cannot be distinguished"
 
 
 def _no_pair(ranking: Ranking) -> tuple[Call, str]:
