@@ -14,6 +14,7 @@ from plimsoll_lab.analysis.knees import connections_of, without_axis
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.report.encoding import EXACT, MatrixLayout, colour_and_shape, counts
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
+from plimsoll_lab.stats.summary import Interval
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.summary_record import KneeRecord
 
@@ -23,21 +24,28 @@ def fit_text(knee: KneeRecord) -> str:
     fit = knee.fit
     if fit is None:
         return f"not fitted: {knee.refused}"
-    peak, low_high = fit.peak_at, fit.peak_at_ci95
+    peak = fit.peak_at
     if peak is None:
         most = "it does not turn down"
-    elif low_high is None:
-        most = f"it turns down near {peak:,.0f} connections, which some resamples do not show"
+    elif fit.peak_at_ci95 is not None:
+        low, high = fit.peak_at_ci95
+        most = f"it turns down at {peak:,.0f} [{low:,.0f}, {high:,.0f}] connections"
     else:
-        most = f"it turns down at {peak:,.0f} [{low_high[0]:,.0f}, {low_high[1]:,.0f}] connections"
+        some = ", which some resamples do not show" if fit.contention_ci95 is not None else ""
+        most = f"it turns down near {peak:,.0f} connections{some}"
     if peak is not None and peak > fit.curve[-1][0]:
         most += ", beyond every load that was measured"
-    contention, coherence = fit.contention_ci95, fit.coherence_ci95
+    known = "" if fit.contention_ci95 is not None else "; no interval, as a load has one trial"
     return (
-        f"contention {fit.contention:.2g} [{contention[0]:.2g}, {contention[1]:.2g}], "
-        f"coherence {fit.coherence:.2g} [{coherence[0]:.2g}, {coherence[1]:.2g}]; {most}; "
-        f"worst misfit {formatting.percent(fit.misfit, 0)}"
+        f"{_parameter('contention', fit.contention, fit.contention_ci95)}, "
+        f"{_parameter('coherence', fit.coherence, fit.coherence_ci95)}; {most}; "
+        f"worst misfit {formatting.percent(fit.misfit, 0)}{known}"
     )
+
+
+def _parameter(name: str, value: float, interval: Interval | None) -> str:
+    ends = f" [{interval[0]:.2g}, {interval[1]:.2g}]" if interval is not None else ""
+    return f"{name} {value:.2g}{ends}"
 
 
 def knees_section(knees: Sequence[KneeRecord], trials: Sequence[TrialRecord], stills: Mapping[str, Markup]) -> Section:
@@ -158,9 +166,10 @@ def _rate_chart(knee: KneeRecord, trials: Sequence[TrialRecord], identity: Json)
         line = [*rising, [last, most]]
         layers.append(_line(line, [5, 4], colour))
     if fit is not None:
-        band = [{"x": x, "low": low, "high": high} for x, _, low, high in fit.curve]
+        band: list[Json] = [{"x": x, "low": low, "high": high} for x, _, low, high in fit.curve if low is not None]
         encoding = {"x": _x(), "y": _y("low", "requests/s"), "y2": {"field": "high"}, **colour}
-        layers.append({"data": {"values": band}, "mark": {"type": "area", "opacity": 0.2}, "encoding": encoding})
+        if band:
+            layers.append({"data": {"values": band}, "mark": {"type": "area", "opacity": 0.2}, "encoding": encoding})
         layers.append(_line([[x, y] for x, y, _, _ in fit.curve], [1, 0], colour))
     return {"width": 330, "height": 200, "title": "completed rate", "layer": layers}
 

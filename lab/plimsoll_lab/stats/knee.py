@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,23 +130,41 @@ def _fit(loads: Sequence[Load], rng: np.random.Generator) -> tuple[Fit | None, s
     if misfit > WORST_MISFIT:
         most = percent(WORST_MISFIT, 0)
         return None, f"the law misses a median by {percent(misfit, 0)}; above {most} it does not describe the curve"
-    drawn = [[np.median(rng.choice(each.rates, size=len(each.rates))) for each in loads] for _ in range(RESAMPLES)]
-    again = np.array([fit_usl(n, np.array(each)) for each in drawn])
     at = np.geomspace(n[0], n[-1], CURVE_POINTS)
-    low, high = ends_of(np.array([usl(at, each) for each in again]))
-    peaks = [peak for each in again if (peak := _peak(each)) is not None]
-    return Fit(
+    fit = Fit(
         alone=float(found[0]),
         contention=float(found[1]),
         coherence=float(found[2]),
         peak_at=_peak(found),
+        peak_at_ci95=None,
+        contention_ci95=None,
+        coherence_ci95=None,
+        misfit=misfit,
+        curve=[(x, y, None, None) for x, y in np.column_stack([at, usl(at, found)]).tolist()],
+    )
+    return _with_intervals(fit, loads, rng), None
+
+
+def _with_intervals(fit: Fit, loads: Sequence[Load], rng: np.random.Generator) -> Fit:
+    """A fit and what resamples of the trials make of it; as it is where a load has one trial, which
+    shows no noise.
+    """
+    if any(len(each.rates) == 1 for each in loads):
+        return fit
+    n = np.array([each.load for each in loads])
+    drawn = [[np.median(rng.choice(each.rates, size=len(each.rates))) for each in loads] for _ in range(RESAMPLES)]
+    again = np.array([fit_usl(n, np.array(each)) for each in drawn])
+    at = np.array([x for x, *_ in fit.curve])
+    low, high = ends_of(np.array([usl(at, each) for each in again]))
+    peaks = [peak for each in again if (peak := _peak(each)) is not None]
+    return replace(
+        fit,
         # A peak that most resamples do not have is none.
         peak_at_ci95=_interval(np.array(peaks)) if len(peaks) >= CONFIDENCE * RESAMPLES else None,
         contention_ci95=_interval(again[:, 1]),
         coherence_ci95=_interval(again[:, 2]),
-        misfit=misfit,
-        curve=[(x, y, least, most) for x, y, least, most in np.column_stack([at, usl(at, found), low, high]).tolist()],
-    ), None
+        curve=[(x, y, float(least), float(most)) for (x, y, *_), least, most in zip(fit.curve, low, high, strict=True)],
+    )
 
 
 def usl(n: Array, parameters: Array) -> Array:

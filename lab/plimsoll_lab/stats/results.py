@@ -82,15 +82,16 @@ class Fit:
     """Connections of the highest rate, sqrt((1 - s) / k); None where the curve does not turn
     down."""
     peak_at_ci95: Interval | None
-    """Bootstrap interval of the same; None where it turned down in too few resamples to say."""
-    contention_ci95: Interval
-    """Bootstrap interval of s."""
-    coherence_ci95: Interval
-    """Bootstrap interval of k."""
+    """Bootstrap interval of the same; None where it turned down in too few resamples to say, or
+    where a load has one trial."""
+    contention_ci95: Interval | None
+    """Bootstrap interval of s; None where a load has one trial."""
+    coherence_ci95: Interval | None
+    """Bootstrap interval of k; None likewise."""
     misfit: float
     """The largest relative distance from a median."""
-    curve: Sequence[tuple[float, float, float, float]]
-    """(load, rate, low, high), for drawing: the curve and its 95 % band."""
+    curve: Sequence[tuple[float, float, float | None, float | None]]
+    """(load, rate, low, high), for drawing: the curve and its 95 % band, which is None likewise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
