@@ -20,6 +20,7 @@ from report_plots import THEIRS
 from reports import CHAPTERS, DEFAULT_CONTROL, RESULTS, Json, file_of, missed_control, summary_of
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.stats.reasons import significant
 from plimsoll_lab.suite.documents import Claim
 from plimsoll_lab.suite.figures import figure_named
 from plimsoll_lab.suite.read import read_file
@@ -105,7 +106,7 @@ def _now(claim: Claim, found: Json) -> str:
     unit = figure.unit if figure is not None else ""
 
     def text(value: float) -> str:
-        return formatting.number(value, unit) if claim.over is None else f"{formatting.significant(value)}"
+        return formatting.number(value, unit) if claim.over is None else f"{significant(value)}"
 
     low_high = found["interval"]
     within = f" ({text(low_high[0])} to {text(low_high[1])})" if low_high else ""

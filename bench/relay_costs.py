@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.stats.reasons import significant
 from plimsoll_lab.stats.summary import summarise
 from plimsoll_lab.store.records import TrialRecord
 
@@ -140,5 +141,5 @@ def _told(point: Json) -> bool:
 
 
 def _with_interval(numbers: Sequence[float]) -> str:
-    mean, *ends = (formatting.significant(each) for each in numbers)
+    mean, *ends = (significant(each) for each in numbers)
     return f"{mean} [{', '.join(ends)}]" if ends else mean

@@ -10,6 +10,7 @@ from made_records import point_summary
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.summary import verdict_record
 from plimsoll_lab.stats.best import RankedContender
+from plimsoll_lab.stats.reasons import significant
 from plimsoll_lab.stats.verdict import Verdict
 from plimsoll_lab.store.run_record import NOT_TOLD
 
@@ -35,7 +36,7 @@ from plimsoll_lab.store.run_record import NOT_TOLD
     ],
 )
 def test_a_number_has_three_figures(value: float, said: str) -> None:
-    assert formatting.significant(value) == said
+    assert significant(value) == said
 
 
 @pytest.mark.parametrize(

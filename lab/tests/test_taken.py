@@ -372,9 +372,9 @@ def test_a_trial_with_such_moments_keeps_its_figures_and_is_compared_by_its_boun
 def test_who_had_the_cpus_is_told_with_what_the_tail_was_without_them() -> None:
     warnings = tuple(ResultWarning(code=code, message=code, remedy="") for code in ("steal", "few_samples"))
     judgement = Judgement(outcome="ok", reason=None, warnings=warnings)
-    record = TakenRecord(moments=1, share=0.1, requests=3, bounds={P99: (812.4, 5310.0)})
+    record = TakenRecord(moments=1, share=0.1, requests=3, bounds={P99: (812.6, 5314.0)})
     steal, few = with_bounds(judgement, record).warnings
-    assert steal.message == "steal; without such moments its 99th percentile is between 0.812 and 5.31 ms"
+    assert steal.message == "steal; without such moments its 99th percentile is between 0.812 and 5.32 ms"
     assert few.message == "few_samples"
     assert with_bounds(judgement, None) == judgement
     for untold in (replace(judgement, outcome="invalid"), replace(judgement, untold=(P99,))):

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plimsoll_lab.analysis import formatting
+from plimsoll_lab.stats.reasons import Toward
 from plimsoll_lab.stats.results import Score
 from plimsoll_lab.store.summary_record import OtherRecord, PointSummary, StopRecord, VerdictRecord
 from plimsoll_lab.suite import units
@@ -213,7 +214,7 @@ def _loads(values: Sequence[float], unit: str) -> str:
     return f"{low if low == high else f'{low} to {high}'} {LOADS[unit]}"
 
 
-def span(values: Sequence[float], unit: str, toward: formatting.Toward = "nearest") -> str:
+def span(values: Sequence[float], unit: str, toward: Toward = "nearest") -> str:
     """`13.1 to 14.2 us`: the least and the greatest, the unit once where it is the same."""
     low, high = (formatting.number(each, unit, toward) for each in (min(values), max(values)))
     if low == high:

@@ -31,7 +31,7 @@ from plimsoll_lab.analysis.family import (
 )
 from plimsoll_lab.analysis.points import OF_FAILURES, STOPPED
 from plimsoll_lab.stats.best import ends
-from plimsoll_lab.stats.reasons import percent
+from plimsoll_lab.stats.reasons import Toward, percent, significant
 from plimsoll_lab.stats.summary import Interval, summarise
 from plimsoll_lab.store.records import Outcome, TrialRecord, untold_figures
 from plimsoll_lab.store.run_record import RunRecord
@@ -222,8 +222,8 @@ def _in_words(claim: Claim, bounds: Interval, run: RunRecord) -> str:
     """`at least 2.10 times`, `at most 83.0 us`: an interval of which one end may say nothing."""
     is_ratio, unit = claim.over is not None and not claim.difference, run.figure(claim.figure).unit
 
-    def told(end: float, toward: formatting.Toward) -> str:
-        return f"{formatting.significant(end, toward)} times" if is_ratio else formatting.number(end, unit, toward)
+    def told(end: float, toward: Toward) -> str:
+        return f"{significant(end, toward)} times" if is_ratio else formatting.number(end, unit, toward)
 
     low, high = bounds
     if math.isinf(high):

@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from plimsoll_lab.stats import reasons
+from plimsoll_lab.stats.reasons import OUTWARDS, Toward, significant
 from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import PointSummary, StopRecord, VerdictRecord
 
-Toward = Literal["nearest", "down", "up"]
 TOWARD: Mapping[str, Toward] = {"": "nearest", "at least ": "down", "at most ": "up"}
 """How a number behind such words is rounded."""
-OUTWARDS: tuple[Toward, Toward] = ("down", "up")
-"""How the ends of an interval are rounded: it lies within what is told."""
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {
     "us": (("us", 1.0), ("ms", 1e3), ("s", 1e6)),
     "s": (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)),
@@ -51,23 +48,6 @@ def median(point: PointSummary, figure: str, unit: str) -> str:
         return number(None, unit)
     fewer = f" (of {found.n})" if found.n < point.valid_n else ""
     return f"{number(found.median, unit)}{'?' if point.doubtful else ''}{fewer}"
-
-
-def significant(value: float, toward: Toward = "nearest") -> str:
-    """Three significant figures, thousands grouped."""
-    if value == 0:
-        return "0"
-    digits = 2 - math.floor(math.log10(abs(value)))
-    rounded = round(value, digits)
-    # What differs by a float's last digits alone is exact.
-    beyond = 0 if math.isclose(rounded, value, rel_tol=1e-12) else {"nearest": 0, "down": -1, "up": 1}[toward]
-    if beyond and (rounded - value) * beyond < 0:
-        rounded = round(rounded + beyond * 10.0**-digits, digits)
-        if rounded == 0:
-            return "0"
-    # Rounding may carry into another digit: 9.999 is 10.0, not 10.00.
-    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:,.{digits}f}"
 
 
 def interval(ends: tuple[float | None, float | None], unit: str) -> str:

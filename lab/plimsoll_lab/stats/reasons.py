@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Toward = Literal["nearest", "down", "up"]
+OUTWARDS: tuple[Toward, Toward] = ("down", "up")
+"""How the ends of an interval are rounded: it lies within what is told."""
 
 
 def reasons_once(told: Mapping[str, str]) -> str:
@@ -33,3 +39,20 @@ def counted(count: int, one: str) -> str:
 def percent(part: float, digits: int = 1) -> str:
     """`7.2 %`; no part that rounds to nothing is negative."""
     return f"{part * 100:z.{digits}f} %"
+
+
+def significant(value: float, toward: Toward = "nearest") -> str:
+    """Three significant figures, thousands grouped."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    # What differs by a float's last digits alone is exact.
+    beyond = 0 if math.isclose(rounded, value, rel_tol=1e-12) else {"nearest": 0, "down": -1, "up": 1}[toward]
+    if beyond and (rounded - value) * beyond < 0:
+        rounded = round(rounded + beyond * 10.0**-digits, digits)
+        if rounded == 0:
+            return "0"
+    # Rounding may carry into another digit: 9.999 is 10.0, not 10.00.
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:,.{digits}f}"

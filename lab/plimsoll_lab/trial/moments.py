@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from plimsoll_lab.stats.reasons import OUTWARDS, significant
 from plimsoll_lab.store.form import record_of
 from plimsoll_lab.store.program_output import LinkWindow, LoadSummary, read_output
 from plimsoll_lab.store.records import CutRecord, HostsRecord, TakenRecord
@@ -103,8 +104,8 @@ def with_bounds(judgement: Judgement, taken: TakenRecord | None) -> Judgement:
     bounds = taken.bounds.get(TAIL) if taken is not None else None
     if bounds is None or judgement.outcome != "ok" or TAIL in judgement.untold:
         return judgement
-    low_ms, high_ms = (float(f"{each / 1e3:.3g}") for each in bounds)
-    more = f"; without such moments its 99th percentile is between {low_ms:,g} and {high_ms:,g} ms"
+    low, high = (significant(each / 1e3, way) for each, way in zip(bounds, OUTWARDS, strict=True))
+    more = f"; without such moments its 99th percentile is between {low} and {high} ms"
     warnings = (
         replace(each, message=each.message + more) if each.code in TAKEN_BY_OTHERS else each
         for each in judgement.warnings
