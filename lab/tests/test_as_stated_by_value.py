@@ -60,6 +60,15 @@ def judged_as(run: RunRecord) -> ClaimRecord:
         (f"{WATCH}active = false\n", {"role.watch.active": True}, "role watch is added"),
         (MORE, {"role.more.measured": True}, "role more is another"),
         (MORE, {"role.more.each": 5}, "role.more.each is 5 and not 1"),
+        ("", {"server.workers": 1}, "server.workers is 1 and not unset"),
+        ("", {"capture": True}, "capture is true and not false"),
+        ("", {"run.warm_up": "1s"}, "run.warm_up is 1s and not unset"),
+        ("", {"network.rtt": "50ms"}, "the network is another"),
+        (
+            MORE + WATCH,
+            {"load.each": 3, "role.more.active": False, "role.watch.command": ("sleep", "2")},
+            "load.each is 3 and not 2, role more is not there, role.watch.command is sleep 2 and not sleep 1",
+        ),
     ],
 )
 def test_each_change_of_a_point_is_said_in_its_words(role: str, changes: Settings, said: str) -> None:
@@ -78,7 +87,7 @@ def test_a_point_that_the_suite_has_only_as_it_was_changed_is_none_of_its_own() 
     told = judged_as(run_with(MATRIX + claim, {"load.connections": 30}))
     assert (told.outcome, told.reason) == (
         "not reachable here",
-        "no point of the suite agree with it as it is written",
+        "no point of the suite agrees with it as it is written",
     )
 
 

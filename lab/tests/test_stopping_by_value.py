@@ -62,3 +62,8 @@ def test_a_stop_has_the_point_itself_and_its_trials() -> None:
         Stop(point=here, outcome="hard_limit", trials=trials, of=2, as_a_whole=True)
     ]  # fmt: skip
     assert stops([here], [], []) == []
+
+
+def test_what_was_spoilt_beside_a_stop_did_not_go_on() -> None:
+    here = point(10, 0, "failed", 3)
+    assert told([here], [], ended(0, "failed", "invalid", "failed")) == [(0, "failed", [0, 2], 3, True)]

@@ -40,8 +40,8 @@ def changes_at(run: RunRecord) -> Callable[[Settings], str | None]:
         if len(mine) != 1:
             return None
         if len(theirs) != 1:
-            count = f"{len(theirs)} points" if theirs else "no point"
-            return f"{count} of the suite agree with it as it is written"
+            those = f"{len(theirs)} points of the suite agree" if theirs else "no point of the suite agrees"
+            return f"{those} with it as it is written"
         changed = [*_changed(mine[0], theirs[0]), *whole]
         return f"this run changed the suite there: {', '.join(changed)}" if changed else None
 
