@@ -49,8 +49,13 @@ markers = ["measures: holds on a machine that does nothing else", "long: takes m
 filterwarnings = ["error", "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"]
 """
 LEFT_OUT = """
+def fixtures(test):
+    given = test.callspec.params if hasattr(test, "callspec") else ()
+    return set(test.fixturenames) - set(given)
+
+
 def pytest_collection_modifyitems(config, items):
-    started = [each for each in items if {"lab", "finished"} & set(each.fixturenames)]
+    started = [each for each in items if {"lab", "finished"} & fixtures(each)]
     config.hook.pytest_deselected(items=started)
     items[:] = [each for each in items if each not in started]
 """

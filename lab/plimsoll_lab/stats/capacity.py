@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.confirming import Confirming
 from plimsoll_lab.stats.finding import NOISE_TOLERATED, Finding
-from plimsoll_lab.stats.goal import CONFIRMATIONS, Goal
+from plimsoll_lab.stats.goal import Goal
 from plimsoll_lab.stats.readings import WARM_UP, Measure, Readings
 
 
@@ -108,7 +108,7 @@ class Search:
             return None
         halvings = max(0, math.ceil(math.log2(max(1.0, _apart(lower, upper, self._goal.width / 2)))))
         searching_s = halvings * self._goal.majority * now.length_s
-        confirming_s = (CONFIRMATIONS - now.confirmed) * max(now.length_s, self._goal.least_s)
+        confirming_s = now.to_pass * max(now.length_s, self._goal.least_s)
         holding_s = now.to_hold * now.hold_s if now.hold_s > now.length_s else 0.0
         patience_s = max(0.0, self._budget.left_s()) / (1 + WARM_UP)
         return min(patience_s, searching_s + confirming_s + holding_s)

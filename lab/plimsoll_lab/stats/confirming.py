@@ -38,8 +38,10 @@ class Confirming:
         """Seconds of the shortest trials that confirm, 0 until they begin."""
         self.hold_s = goal.hold_s
         """Seconds of the long trials, which become longer where they cannot tell."""
+        self.to_pass = CONFIRMATIONS
+        """How many of the eight are still to be made at the load that is being confirmed."""
         self.to_hold = HOLDS
-        """The long trials that are still to pass at the load that is being confirmed."""
+        """The long trials that are still to pass there."""
         self.candidate: int | None = None
         """The load that is being confirmed."""
         self.confirmed = 0
@@ -66,7 +68,8 @@ class Confirming:
         self._eight_s = self._goal.least_s
         candidate, step = self._found.good, STEP * self._goal.width
         while candidate is not None:
-            self.candidate, self.confirmed, self._held_s, self.to_hold = candidate, 0, 0.0, HOLDS
+            self.candidate, self.confirmed, self._held_s = candidate, 0, 0.0
+            self.to_pass, self.to_hold = CONFIRMATIONS, HOLDS
             carried = self._confirm(candidate)
             if carried:
                 self.held = (candidate, self.confirmed, self._held_s, self.length_s)
@@ -162,13 +165,13 @@ class Confirming:
         """Whether seven of eight trials pass; longer ones where they are too short to tell."""
         held_s = self._held_s
         while (carried := self._passes(load)) is None and (longer_s := self._longer_s_of_eight()) is not None:
-            self._eight_s, self.confirmed, self._held_s = longer_s, 0, held_s
+            self._eight_s, self.confirmed, self._held_s, self.to_pass = longer_s, 0, held_s, CONFIRMATIONS
         return carried
 
     def _passes(self, load: int) -> bool | None:
         missed = untold = 0
         while missed <= FAILURES_TOLERATED:
-            if self.confirmed + missed == CONFIRMATIONS:
+            if self.to_pass == 0:
                 return True
             met = self._readings.read(load, self.length_s).met
             if met:
@@ -178,6 +181,7 @@ class Confirming:
             else:
                 missed += 1
                 untold += met is None
+            self.to_pass = CONFIRMATIONS - self.confirmed - missed
         return None if untold else False
 
     def _lasts(self, load: int) -> bool | None:

@@ -162,14 +162,14 @@ class Finding:
         self.good = self.bad = None
         self._go_on(start, max(self._goal.width, 2 * min(noise, 0.25)), carried=self._decide(start))
 
-    def _go_on(self, start: int, step: float, *, carried: bool) -> None:
+    def _go_on(self, load: int, step: float, *, carried: bool) -> None:
         """Find the bounds from a load that is carried, or is not, by steps that double."""
         while (self.bad if carried else self.good) is None:
-            nearest = (self.good if carried else self.bad) or start
-            load = math.floor(nearest * (1 + step)) + 1 if carried else math.floor(nearest / (1 + step))
-            load = min(self._goal.highest, max(self._goal.lowest, load), math.floor(nearest * RISE))
-            if load == nearest:
+            further = math.floor(load * (1 + step)) + 1 if carried else math.floor(load / (1 + step))
+            further = min(self._goal.highest, max(self._goal.lowest, further), math.floor(load * RISE))
+            if further == load:
                 return  # the range ends here
+            load = further
             self._decide(load)
             step = min(2 * step, RISE - 1)
         self._bisect(self._goal.width / 2)
