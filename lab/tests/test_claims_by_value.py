@@ -286,3 +286,72 @@ def test_another_network_goes_before_trials_that_tell_nothing() -> None:
     found = beside(REFERENCE, half, off=[1])
     assert (found.ours, found.ratio) == (100.0, 2.0)
     assert str(found.reason).startswith(OFF)
+
+
+def test_values_below_one_have_a_ratio_too() -> None:
+    told = judged(CLAIMED, values={0: [0.1, 0.2, 0.4], 1: [0.2, 0.4, 0.8]})
+    assert told.outcome == "confirmed"
+    assert told.value == pytest.approx(2.0)
+    short = late(made({0: [0.1] * 6, 1: [0.2] * 6}), 0, 0.1)
+    assert told_of(replace(CLAIMED, most=None), short).reason == (
+        "at least 2.00 times, where trials with a late generator count by what they took at most"
+    )
+
+
+def test_a_ratio_that_is_a_bound_is_rounded_down() -> None:
+    told = told_of(replace(CLAIMED, most=None), late(made({0: [10.0] * 6, 1: [20.06] * 6}), 0, 10.0))
+    assert told.reason.startswith("at least 2.00 times, ")
+
+
+def test_a_value_of_zero_whose_bounds_are_above_it_has_no_ratio() -> None:
+    taken = TakenRecord(moments=1, share=0.1, requests=9, bounds={MEAN: (0.0, 5.0)})
+    trials = [
+        replace(each, figures={MEAN: 0.0}, taken=taken) if (each.block, each.point) == (3, 0) else each
+        for each in made(SIX)
+    ]
+    told = told_of(CLAIMED, trials)
+    assert (told.outcome, told.value) == ("cannot be told", None)
+    assert told.reason == "a value of zero has no ratio to another"
+
+
+def test_late_trials_of_blocks_that_no_other_point_has_bound_nothing() -> None:
+    trials = made({0: [10.0] * 6, 1: [20.0] * 6})
+    apart = [replace(each, block=each.block + 10) if each.point else each for each in trials]
+    told = told_of(CLAIMED, late(apart, 0, 10.0))
+    assert (told.outcome, told.value) == ("cannot be told", None)
+    assert told.reason == "83 % of one point's trials tell it, 100 % of another's: the rest may be the slowest"
+
+
+def test_a_bound_below_one_microsecond_is_told_with_both_ends() -> None:
+    """Five blocks of half a microsecond, and one of at most as much: 0.417 us, or 0.214 less."""
+    alone = replace(CLAIMED, over=None, least=0.0, most=40.0)
+    told = told_of(alone, late(made({1: [0.5] * 6}), 1, 0.5))
+    assert told.reason.startswith("between 0.202 us and 0.500 us, ")
+
+
+def test_a_range_begins_at_zero_but_for_differences() -> None:
+    assert decide_claim((-1.0, 0.5), 0.0, 1.0, portable=True) == "confirmed"
+    assert decide_claim((-1.0, 0.5), 0.0, 1.0, portable=True, signed=True) == "cannot be told"
+    saved = replace(CLAIMED, at={"load.connections": 10}, over=AT, difference=True, least=None, most=-1.0)
+    told = told_of(saved, made(SIX))
+    assert (told.outcome, told.value) == ("confirmed", -10.0)
+
+
+def test_what_the_links_disturbed_is_said_of_the_point_alone() -> None:
+    cut = [replace(each, cut=CUT, figures={}) if each.point == 0 else each for each in made(SIX)]
+    told = told_of(replace(CLAIMED, at={"load.connections": 10}, over=None, figure="response_time_us.max"), cut)
+    assert told.reason == "the links disturbed each trial of this point, and the figure is not known without that"
+
+
+def test_beside_a_document_each_network_counts_that_a_trial_had() -> None:
+    """The path was off in the first one, which was opened once more for the last trial."""
+    run = run_record()
+    run.references = [REFERENCE]
+    run.calibrations = [
+        calibration_record([1]),
+        calibration_record([1], within=True).model_copy(update={"unix_s": 5.0}),
+    ]
+    for started, off in (((1.0, 6.0), True), ((6.0, 7.0), False)):
+        trials = [replace(each, started_unix_s=at) for each, at in zip(made({1: [100.0, 100.0]}), started, strict=True)]
+        (found,) = compare_references(run, points(), trials)
+        assert (found.reason or "").startswith(OFF) == off

@@ -148,3 +148,15 @@ def test_an_interval_lies_within_what_is_told() -> None:
     """Its end was on the other side of a limit that it crosses."""
     assert formatting.interval((230_000.0, 250_300.0), "us") == "230 ms to 251 ms"
     assert formatting.interval((999.6, None), "per_s") == "999/s or more"
+
+
+def test_a_bound_in_percent_is_rounded_to_the_side_on_which_it_holds() -> None:
+    assert [formatting.number(0.12345, "ratio", each) for each in ("nearest", "down", "up")] == [
+        "12.3 %", "12.3 %", "12.4 %",
+    ]  # fmt: skip
+    assert formatting.part_at_least(0.9996) == 0.999
+
+
+def test_one_trial_of_ten_is_a_part_too() -> None:
+    point = point_summary({}, 0, "failed", "it fell over")
+    assert formatting.in_part(point.model_copy(update={"n": 10, "outcomes": {"failed": 1}})) == " in 1 of 10 trials"

@@ -14,13 +14,14 @@ from plimsoll_lab.analysis.search_trial import (
     broken_by,
     crowded,
     loss_ratio,
+    never_told,
     out_of_cpu,
     over_a_rate,
     reading_of,
     share_cpus,
     what_broke,
 )
-from plimsoll_lab.store.records import ResultWarning, TrialRecord
+from plimsoll_lab.store.records import MachineRecord, ResultWarning, ServerRecord, TrialRecord
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.spec import Limit, Placement, Point, Suite
 
@@ -224,3 +225,83 @@ def test_parts_share_cpus_unless_both_keep_to_cpus_of_their_own(
 def test_each_way_to_lose_a_request_counts(summary: dict[str, Any] | None, lost: float) -> None:
     steady = changed(response_time_us__mean=1.0)
     assert loss_ratio(replace(steady, load={"summary": summary}), SUITE) == pytest.approx(lost)
+
+
+@pytest.mark.parametrize("telling", [True, False])
+def test_a_trial_that_tells_too_little_still_says_how_near_its_limit_it_was(*, telling: bool) -> None:
+    """Of its backlog, and of a figure that is not known."""
+    near = pytest.approx(math.log(0.8))
+    if telling:
+        unsure = changed(GOOD, backlog_growth__low=0.0, backlog_growth__high=0.006)
+        unsure = replace(unsure, load={**GOOD.load, "command": ["plimsoll", "load", "--timeseries", "x.jsonl"]})
+        found = reading_of(unsure, SUITE)
+    else:
+        found = reading_of(GOOD, asked(P99, ("server.memory_bytes", "< 1MiB")))
+    assert found.met is None
+    assert found.excess == near
+
+
+def test_values_below_one_are_beyond_a_limit_by_their_ratio() -> None:
+    half = asked(("failed_ratio", "< 0.5"))
+    assert reading_of(changed(failed_ratio=0.25), half).excess == pytest.approx(math.log(0.5))
+    assert loss_ratio(changed(failed_ratio=0.8), half) == pytest.approx(0.375)
+
+
+def test_the_backlog_grew_where_no_more_than_a_hundredth_of_the_requests_was_lost() -> None:
+    lost: dict[str, Any] = {"requests": {"scheduled": 1000, "failed": 10}}
+    grown = changed(replace(GOOD, load={"summary": lost}), backlog_growth__low=0.02, backlog_growth__high=0.03)
+    assert broken_by(grown, SUITE) == "the backlog grew by 2.0 % of the offered rate"
+    lost["requests"]["failed"] = 11
+    assert broken_by(grown, SUITE) == "1.1 % of the requests due were failed, too late or never sent"
+
+
+def test_trials_that_missed_unlike_things_are_not_counted_together() -> None:
+    """One that lost requests and one whose backlog tells nothing are two things; so are trials with
+    a result that missed one limit and another, and those without a result are one thing whatever
+    their figures are.
+    """
+    unmet = replace(
+        changed(response_time_us__mean=1.0), load={"summary": {"requests": {"scheduled": 1000, "failed": 20}}}
+    )
+    late = "generator limited: it was late"
+    assert what_broke(SUITE, [unmet, LATE, LATE, GOOD], [GOOD], MACHINE).missed == late
+    slow, few = changed(response_time_us__p99=80_000.0), changed(completed_rate=500.0)
+    assert what_broke(asked(P99, RATE), [few, LATE, LATE, slow], [GOOD], MACHINE).missed == late
+    over = replace(LATE, figures=slow.figures)
+    assert what_broke(asked(P99), [slow, over, LATE], [GOOD], MACHINE).missed == late
+
+
+def test_the_middle_one_is_named_of_trials_that_are_as_far_off_as_counts() -> None:
+    """All are off by nine tenths or more."""
+    far = [changed(response_time_us__p99=each * 1000.0) for each in (600, 900, 700)]
+    assert what_broke(SUITE, far, far, MACHINE).missed == "response time, p99 at 700 ms"
+
+
+def test_a_limit_that_nobody_tells_is_found_in_long_windows_and_where_the_server_is_elsewhere() -> None:
+    suite = asked(("server.memory_bytes", "< 1MiB"))
+
+    def told(server: ServerRecord, machine: MachineRecord) -> bool:
+        return never_told([replace(GOOD, server=server, machine=machine)], suite) is not None
+
+    assert told({}, {"window_s": 1.0})
+    assert not told({}, {"window_s": 0.9})
+    assert not told({}, {})
+    assert told({"elsewhere": True}, {"window_s": 0.5})
+
+
+def test_a_server_without_a_figure_of_its_cpu_at_other_loads_is_out_of_it_all_the_same() -> None:
+    """0.93 is a whole core; a trial without the figure is none that used more."""
+    slow = changed(BAD, server__cpu_cores=0.93)
+    assert out_of_cpu([slow], [slow, changed(BAD, server__cpu_cores=None)], MACHINE)
+    assert not out_of_cpu([slow], [slow, changed(BAD, server__cpu_cores=1.2)], MACHINE)
+
+
+def test_of_hosts_of_a_cluster_all_that_was_busy_is_theirs() -> None:
+    """The lab may use two of four CPUs; nobody knows which host used what."""
+    few = MACHINE.model_copy(update={"cpus": 2, "cpus_online": 4})
+    here = replace(changed(BAD, server__cpu_cores=0.5, generator__cpu_cores=0.5), machine={"busy_cores": 1.95})
+    assert what_broke(SUITE, [here], [here], few).causes == []
+    there = replace(here, hosts={"clocks": []})
+    assert [each.text for each in what_broke(SUITE, [there], [there], few).causes] == [
+        "CPU: 1.95 of the lab's 2 CPUs were busy, 0.50 of them by the server"
+    ]

@@ -97,9 +97,10 @@ def compare_references(
             values, why = {}, BOUNDED
         ours = summarise([each.found for each in values.values()]).mean if values else None
         ratio = ours / reference.value if ours is not None and reference.value else None
-        off = network.paths_off(run, here[0].number, trials) if values else None
-        doubt = (off or _unlike_told(reference.figure, here, trials)) if values else None
-        reason = doubt if values else why or _without_figure(here[0], trials, reference.figure)
+        if values:
+            reason = network.paths_off(run, here[0].number, trials) or _unlike_told(reference.figure, here, trials)
+        else:
+            reason = why or _without_figure(here[0], trials, reference.figure)
         found.append(ReferenceRecord(**asdict(reference), ours=ours, ratio=ratio, reason=reason))
     return found
 
@@ -171,16 +172,16 @@ def _judge(
 
 
 def _unlike_told(figure: str, points: Sequence[PointSummary], trials: Sequence[TrialRecord]) -> str | None:
-    """Why points may not be held against each other, or one against a range: more trials of one
-    leave a response time untold, and may be its slowest.
+    """Why points, each with trials that tell the figure, may not be held against each other, or one
+    against a range: more trials of one leave a response time untold, and may be its slowest.
     """
     if not is_response_time(figure):
         return None
     by_point = {point.number: [trial for trial in trials if trial.point == point.number] for point in points}
     parts = told_parts(figure, points, by_point).values()
-    if len(points) == 1 and is_told_less(min(parts, default=1.0), 1.0):
+    if len(points) == 1 and is_told_less(min(parts), 1.0):
         return f"only {percent(min(parts), 0)} of the point's trials tell it: the rest may be the slowest"
-    if not is_told_less(min(parts, default=0.0), max(parts, default=0.0)):
+    if not is_told_less(min(parts), max(parts)):
         return None
     least, most = percent(min(parts), 0), percent(max(parts), 0)
     return f"{least} of one point's trials tell it, {most} of another's: the rest may be the slowest"

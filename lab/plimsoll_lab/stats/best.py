@@ -259,6 +259,16 @@ def ends(value: Value) -> Interval:
     return value if isinstance(value, tuple) else (value, value)
 
 
+def middle_of(value: Value) -> float:
+    """The middle of what a value lies between, by the logarithm; of one that is open to a side, its
+    bound.
+    """
+    low, high = ends(value)
+    if math.isinf(high):
+        return low
+    return low * math.sqrt(high / low) if low > 0 else high
+
+
 def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[int]) -> PairLogs:
     """How much worse `one` is than `other`, block by block."""
     first, second = comparison.values_of(one, other), comparison.values_of(other, one)
@@ -275,7 +285,7 @@ def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[i
     if np.array_equal(low, high):
         return PairLogs(names=(one, other), shared=shared, low=low, high=low)
     middle = [
-        _log_ratio(_middle(first[block]), _middle(second[block])) if here else 0.0
+        _log_ratio(middle_of(first[block]), middle_of(second[block])) if here else 0.0
         for block, here in zip(blocks, shared, strict=True)
     ]
     return PairLogs(
@@ -285,14 +295,6 @@ def _logs(comparison: FigureComparison, one: str, other: str, blocks: Sequence[i
         high=high if np.isfinite(high).all() else None,
         middle=np.array(middle),
     )
-
-
-def _middle(value: Value) -> float:
-    """By the logarithm; of a value that is open to one side, its bound."""
-    low, high = ends(value)
-    if math.isinf(high):
-        return low
-    return math.sqrt(low * high) if low > 0 else high
 
 
 def _log_ratio(dividend: float, divisor: float) -> float:

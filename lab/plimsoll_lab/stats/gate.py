@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from plimsoll_lab.stats.best import Value, ends
+from plimsoll_lab.stats.best import Value, ends, middle_of
 from plimsoll_lab.stats.resampling import (
     EXACT_UP_TO,
     LARGEST_LOG,
@@ -119,16 +119,12 @@ def _worse(comparison: BaselineComparison) -> tuple[Array, Array, Array]:
     """
     blocks = sorted(comparison.baseline.keys() & comparison.values.keys())
     with np.errstate(divide="ignore"):  # the logarithm of a lower end of 0 is no bound
-        old = np.log([ends(comparison.baseline[block]) for block in blocks]).reshape(-1, 2)
-        new = np.log([ends(comparison.values[block]) for block in blocks]).reshape(-1, 2)
-    least, most = new[:, 0] - old[:, 1], new[:, 1] - old[:, 0]
-    middle = _middle(new) - _middle(old)
+        old, new = (
+            np.log([(*ends(values[block]), middle_of(values[block])) for block in blocks]).reshape(-1, 3).T
+            for values in (comparison.baseline, comparison.values)
+        )
+    least, most, middle = new[0] - old[1], new[1] - old[0], new[2] - old[2]
     return (-middle, -most, -least) if comparison.better == "higher" else (middle, least, most)
-
-
-def _middle(ends: Array) -> Array:
-    low, high = ends[:, 0], ends[:, 1]
-    return np.where(np.isinf(high), low, np.where(np.isinf(low), high, (low + high) / 2))
 
 
 def _critical_p(series: Sequence[Array], rng: np.random.Generator) -> float:
