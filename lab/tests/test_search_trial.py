@@ -10,17 +10,8 @@ from typing import Any, cast
 import pytest
 from made_search_trials import GOOD, MACHINE, SUITE
 
-from plimsoll_lab.analysis.search_trial import (
-    broken_by,
-    crowded,
-    loss_ratio,
-    medians,
-    misses_a_limit,
-    never_told,
-    reading_of,
-    share_cpus,
-    what_broke,
-)
+from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, misses_a_limit, never_told, reading_of, what_broke
+from plimsoll_lab.analysis.short_of import crowded, medians, share_cpus
 from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, RoleRecord, TrialRecord
 from plimsoll_lab.suite import shipped
 from plimsoll_lab.suite.figures import read_limit

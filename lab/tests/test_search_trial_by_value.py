@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 from made_search_trials import GOOD, MACHINE, SUITE
 
-from plimsoll_lab.analysis.search_trial import (
-    broken_by,
-    crowded,
-    loss_ratio,
-    never_told,
-    out_of_cpu,
-    over_a_rate,
-    reading_of,
-    share_cpus,
-    what_broke,
-)
+from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, never_told, over_a_rate, reading_of, what_broke
+from plimsoll_lab.analysis.short_of import crowded, out_of_cpu, share_cpus
 from plimsoll_lab.store.records import MachineRecord, ResultWarning, ServerRecord, TrialRecord
 from plimsoll_lab.suite.figures import read_limit
 from plimsoll_lab.suite.spec import Limit, Placement, Point, Suite

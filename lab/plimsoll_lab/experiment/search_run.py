@@ -15,19 +15,8 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from plimsoll_lab.analysis.limiter import who_limited
-from plimsoll_lab.analysis.search_trial import (
-    EVIDENCE,
-    broken_by,
-    crowded,
-    loss_ratio,
-    medians,
-    misses_a_limit,
-    never_told,
-    out_of_cpu,
-    reading_of,
-    share_cpus,
-    what_broke,
-)
+from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, misses_a_limit, never_told, reading_of, what_broke
+from plimsoll_lab.analysis.short_of import EVIDENCE, crowded, medians, out_of_cpu, share_cpus
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.null_server import NullServer
 from plimsoll_lab.experiment.run import (
