@@ -26,6 +26,7 @@ def run_of(bounds: Sequence[Bounds]) -> RunRecord:
             setting={"server.model": "epoll"},
             lower=lower,
             upper=upper,
+            is_held=lower is not None,
             limited_by="server",
         )
         for block, (lower, upper) in enumerate(bounds, start=1)

@@ -168,7 +168,15 @@ def test_longer_trials_that_carry_less_search_downwards_from_the_last_bounds() -
     four = [(load, 4) for load in (26, 40, 32)]
     assert trials == [*twice(*RISING), *twice(*two), *twice(*four), *[(26, 4)] * 8]
     assert found == Bounds(
-        lower=26, upper=32, finished=True, confirmed=8, upper_s=4, trial_s=4, held_s=32, precision=math.inf
+        lower=26,
+        upper=32,
+        finished=True,
+        confirmed=8,
+        is_held=True,
+        upper_s=4,
+        trial_s=4,
+        held_s=32,
+        precision=math.inf,
     )
 
 

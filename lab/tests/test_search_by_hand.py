@@ -20,7 +20,9 @@ def test_a_search_that_is_confirmed_and_then_goes_half_the_rest() -> None:
     """
     trials, found = made(GOAL, carries(lambda _: 100))
     assert trials == [*SEARCHED, *[(80, 5)] * 8, *[(95, 5)] * 8]
-    assert found == Bounds(lower=95, upper=113, finished=True, confirmed=8, upper_s=5, trial_s=5, held_s=40)
+    assert found == Bounds(
+        lower=95, upper=113, finished=True, confirmed=8, is_held=True, upper_s=5, trial_s=5, held_s=40
+    )
 
 
 def test_a_load_that_is_not_confirmed_goes_down_in_steps_that_double() -> None:
@@ -30,7 +32,15 @@ def test_a_load_that_is_not_confirmed_goes_down_in_steps_that_double() -> None:
     trials, found = made(GOAL, carries(lambda length_s: 100 if length_s < 5 else 70))
     assert trials == [*SEARCHED, *[(80, 5)] * 2, *[(71, 5)] * 2, *[(56, 5)] * 8, *[(63, 5)] * 8]
     assert found == Bounds(
-        lower=63, upper=71, finished=True, confirmed=8, upper_s=5, unconfirmed=(80, 71), trial_s=5, held_s=40
+        lower=63,
+        upper=71,
+        finished=True,
+        confirmed=8,
+        is_held=True,
+        upper_s=5,
+        unconfirmed=(80, 71),
+        trial_s=5,
+        held_s=40,
     )
 
 

@@ -182,7 +182,7 @@ def test_a_search_that_is_interrupted_knows_what_it_has() -> None:
     assert known[6] == searched
     assert known[7] == replace(searched, confirmed=1, held_s=5)
     assert known[13] == replace(searched, confirmed=7, held_s=35)
-    assert known[14] == known[21] == replace(searched, confirmed=8, held_s=40)
+    assert known[14] == known[21] == replace(searched, confirmed=8, is_held=True, held_s=40)
     assert hunt.bounds(finished=True) == final
 
 
@@ -251,3 +251,24 @@ def test_a_search_that_ends_below_a_load_that_told_nothing_answers_with_that_loa
 
     found = search(measure, replace(GOAL, most_s=30))
     assert (found.lower, found.upper, found.confirmed, found.unconfirmed) == (80, 113, 0, ())
+
+
+def test_an_answer_is_held_once_all_its_long_trials_have_passed_however_long_they_are() -> None:
+    """Of 60 s trials tell nothing; of 120 s one has passed when the patience ends, which lasts as
+    long as two of 60 s: it was taken for both.
+    """
+    long: list[float] = []
+
+    def measure(load: int, length_s: float) -> Reading:
+        if length_s >= 60:
+            if long.count(120) == enough:
+                raise OutOfPatience
+            long.append(length_s)
+            return Reading(met=True if length_s == 120 else None)
+        return Reading(met=load <= 90)
+
+    for enough, held in ((1, False), (2, True)):
+        long.clear()
+        found = search(measure, replace(GOAL, hold_s=60))
+        assert (found.lower, found.confirmed, found.held_s) == (80, 8, 40 + enough * 120)
+        assert (found.is_held, found.finished) == (held, held)

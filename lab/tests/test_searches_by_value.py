@@ -108,12 +108,12 @@ def test_a_precision_says_nothing_of_a_server_without_a_lower_bound() -> None:
 
 
 def test_a_search_that_ended_early_and_that_the_generator_limited_says_both() -> None:
-    early: dict[str, object] = {"state": "out of patience", "limited_by": "generator"}
+    early: dict[str, object] = {"state": "out of patience", "is_held": False, "limited_by": "generator"}
     assert told_of([(1000, 1100)], early).text == (
         "model epoll carries at least 1,000 connections; the search ended before it knew how much more, and not "
         "confirmed by fresh trials, with ; the generator was the limit"
     )
-    early = {"state": "out of patience", "limited_by": None}
+    early = {"state": "out of patience", "is_held": False, "limited_by": None}
     assert told_of([(MOST, None)], early).text == (
         "model epoll carries at least 10,000 connections; the search ended before it knew how much more, and not "
         "confirmed by fresh trials, with "

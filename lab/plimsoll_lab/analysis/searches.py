@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.stats.best import FigureComparison, Interval
-from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED, HOLDS
+from plimsoll_lab.stats.goal import CONFIRMATIONS, FAILURES_TOLERATED
 from plimsoll_lab.stats.reasons import counted, usual_reason
 from plimsoll_lab.store.records import ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import RunRecord
@@ -65,7 +65,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     # What broke is told of one search: of several it would not be one server's.
     typical = next((each for each in (*at_answer, *decided) if each.limited_by == limited_by), None)
     # Of those that confirmed it, if any did.
-    held = [each for each in at_answer if is_confirmed(run, each)] or at_answer
+    held = [each for each in at_answer if each.is_held] or at_answer
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
@@ -211,22 +211,11 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
         return f"{_subject(run, found)} was not measured{_failure(failed[0], unit)}"
     carries = _carries(run, found, decided)
     spread = _spread(found, len(decided))
-    carries += _held(run, found, decided) + _nearness(run, found)
+    carries += _held(found, decided) + _nearness(run, found)
     broke = f"; what breaks first: {found.first_break}" if found.first_break else ""
     by = LIMITERS.get(found.limited_by)
     lost = f"; {len(failed)} of {len(group)} searches failed: {failed[0].reason}" if failed else ""
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}{lost}"
-
-
-def is_confirmed(run: RunRecord, search: SearchRecord) -> bool:
-    """Whether enough fresh trials at the answer have passed, the long ones among them."""
-    if search.lower is None or search.state == "complete":
-        return search.lower is not None
-    lasting_s = run.search.lasting_s if run.search is not None else 0.0
-    long_s = search.held_s - search.confirmed * search.trial_s
-    # Trials that are as long themselves are followed by no longer ones.
-    lasts = search.trial_s >= lasting_s or round(long_s, 3) >= HOLDS * lasting_s
-    return search.confirmed >= NEEDED and lasts
 
 
 def confirmation(search: SearchRecord) -> str:
@@ -308,12 +297,12 @@ def _spread(found: CapacityRecord, decided: int) -> str:
     return f" (median of {decided}{of} searches, {least} to {max(found.lowers):,})"
 
 
-def _held(run: RunRecord, found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
+def _held(found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     """How long fresh trials held the answer; of one that is not confirmed, how many had passed."""
     if found.lower is None:
         return ""
     at_answer = [each for each in decided if each.lower == found.lower]
-    if any(is_confirmed(run, each) for each in at_answer):
+    if any(each.is_held for each in at_answer):
         held_s = found.held_s
         told = formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, "s")
         return f", held for {told}" if held_s else ""

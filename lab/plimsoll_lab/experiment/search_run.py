@@ -346,7 +346,8 @@ class SearchRun:
         found.generator_ceiling_per_s = ceiling
         found.held_s, found.trial_s = bounds.held_s, bounds.trial_s
         found.precision = None if bounds.precision is None else min(1.0, bounds.precision)
-        found.confirmed, found.unconfirmed = bounds.confirmed, list(bounds.unconfirmed)
+        found.confirmed, found.is_held = bounds.confirmed, bounds.is_held
+        found.unconfirmed = list(bounds.unconfirmed)
         found.loads = self._loads(base, trials)
         if bounds.upper is not None and state not in {"interrupted", "failed"}:
             found.limited_by, found.broke = self._limiter(base, bounds.upper, bounds, ceiling, trials)

@@ -40,6 +40,8 @@ class Bounds:
     is confirmed."""
     confirmed: int = 0
     """Confirming trials made at `lower` that passed."""
+    is_held: bool = False
+    """Whether all fresh trials that are asked for there have passed, the long ones too."""
     upper_s: float = 0.0
     """Seconds of the longest trials that failed at `upper`."""
     unconfirmed: tuple[int, ...] = ()
@@ -93,6 +95,7 @@ class Search:
             finished=finished,
             upper_s=self._found.failed.get(upper or 0, 0.0),
             confirmed=confirmed,
+            is_held=self._confirming.held is not None,
             unconfirmed=tuple(self._confirming.unconfirmed),
             trial_s=trial_s,
             held_s=held_s,

@@ -98,6 +98,8 @@ class SearchRecord(Record):
     limit."""
     confirmed: int = 0
     """How many of the confirming trials at `lower` passed."""
+    is_held: bool = False
+    """Whether all that are asked for there have passed, the long ones too."""
     unconfirmed: Sequence[int] = ()
     """Loads that the search had found good, and whose confirming trials did not pass."""
     loads: Sequence[LoadRecord] = ()
