@@ -298,3 +298,29 @@ def test_a_search_ends_where_no_trial_tells_a_figure_with_a_limit(begin: Begin) 
     first = begun.searches[0]
     assert (first.state, first.lower, len(begun.trials)) == ("failed", None, GENTLE_TRIALS)
     assert str(first.reason).startswith("'host.memory_bytes < 1GiB' is not known here: no trial tells")
+
+
+class HeldUp(Cluster):
+    """Hosts on which a server at its limit makes its generator late."""
+
+    def run_trial(
+        self, _: object, __: str, ___: object, point: Point, planned: PlannedTrial, *outputs: object
+    ) -> TrialRecord:
+        """One measurement, whose generator is late where the server is slow."""
+        made = super().run_trial(_, __, ___, point, planned, *outputs)
+        missed = made.figures["response_time_us.p99"] >= 50e3
+        return replace(made, outcome="generator_limited", reason="its lag was 50 ms") if missed else made
+
+
+def test_what_broke_never_blames_the_generator_where_the_server_was_the_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The answer was "the server", and "what breaks first: generator limited"."""
+    begun = begin_searches(monkeypatch, tmp_path, HeldUp())
+    begun.carry_out()
+    [found] = begun.searches
+    assert (found.lower, found.limited_by) == (49, "server")
+    assert found.broke is not None
+    assert found.broke.missed == (
+        "the server holds up its generator, which is late, at 0 % of what it gets from a null server"
+    )

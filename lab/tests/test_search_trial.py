@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from made_search_trials import GOOD, MACHINE, SUITE
 
+from plimsoll_lab.analysis.limiter import held_up
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, misses_a_limit, never_told, reading_of, what_broke
 from plimsoll_lab.analysis.short_of import crowded, medians, share_cpus
 from plimsoll_lab.store.records import CutRecord, Json, MachineRecord, ResultWarning, RoleRecord, TrialRecord
@@ -286,6 +287,12 @@ def test_what_was_missed_is_said_of_the_trial_in_the_middle_of_those_that_missed
     assert what_broke(SUITE, [failed, late[0], failed], late, MACHINE).missed == "generator limited: it was late"
     short = replace(GOOD, warnings=(ResultWarning(code="window_too_short", message="too short", remedy="longer"),))
     assert what_broke(SUITE, [short, short, late[0]], late, MACHINE).missed == "too short"
+    # Where the server was the limit although its generator was late, what it missed goes before.
+    held = held_up(3_153.0, 120_000.0)
+    assert what_broke(SUITE, [failed, late[0], failed], late, MACHINE, held).missed == "response time, p99 at 60.0 ms"
+    assert what_broke(SUITE, [failed, failed], late, MACHINE, held).missed == (
+        "the server holds up its generator, which is late, at 3 % of what it gets from a null server"
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,12 @@ NullMisses = Callable[[bool], bool]
 argument says that only a stated limit counts, and no growth of the backlog."""
 
 
+def held_up(rate: float | None, ceiling: float | None) -> str:
+    """What it means that a generator was late although the server was the limit."""
+    near = f", at {percent(rate / ceiling, 0)} of what it gets from a null server" if rate and ceiling else ""
+    return f"the server holds up its generator, which is late{near}"
+
+
 def who_limited(
     outcomes: Sequence[Outcome],
     *,

@@ -121,14 +121,24 @@ def _untold(trial: TrialRecord, suite: Suite) -> str:
 
 
 def what_broke(
-    suite: Suite, bad: Sequence[TrialRecord], every: Sequence[TrialRecord], environment: EnvironmentRecord
+    suite: Suite,
+    bad: Sequence[TrialRecord],
+    every: Sequence[TrialRecord],
+    environment: EnvironmentRecord,
+    held_up: str | None = None,
 ) -> BreakRecord:
     """What was missed at the upper bound, and what the server was short of there; `every` is the
     whole search.
+
+    `held_up` says what a late generator means where the server was the limit all the same. What its
+    other trials missed goes before it then.
     """
-    kinds = Counter(_kind(trial, suite) for trial in bad)
+    told = bad if held_up is None else [trial for trial in bad if trial.outcome != "generator_limited"]
+    kinds = Counter(_kind(trial, suite) for trial in told)
+    if held_up is not None and not kinds:
+        return BreakRecord(missed=held_up, causes=causes_of(suite, bad, every, environment))
     likeliest = kinds.most_common(1)[0][0]
-    examples = [trial for trial in bad if _kind(trial, suite) == likeliest]
+    examples = [trial for trial in told if _kind(trial, suite) == likeliest]
     # By the figure that was missed; where that is no figure, by how far off the trial was.
     examples.sort(key=lambda trial: trial.figures.get(likeliest, loss_ratio(trial, suite)))
     missed = broken_by(examples[len(examples) // 2], suite)

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from plimsoll_lab.analysis.limiter import who_limited
+from plimsoll_lab.analysis.limiter import held_up, who_limited
 from plimsoll_lab.analysis.search_trial import broken_by, loss_ratio, misses_a_limit, never_told, reading_of, what_broke
 from plimsoll_lab.analysis.short_of import EVIDENCE, crowded, medians, out_of_cpu, share_cpus
 from plimsoll_lab.experiment.events import Events, trial_event
@@ -360,7 +360,6 @@ class SearchRun:
         suite = self._plan.suite
         bad = self._refuting(base, upper, trials, bounds.upper_s)
         environment = self._servers_environment(base, bad)
-        broke, short = what_broke(suite, bad, trials, environment), out_of_cpu(bad, trials, environment)
         rate = medians(self._at(base, bounds.lower or 0, trials), ("completed_rate",)).get("completed_rate")
 
         def null_misses(only_limits: bool) -> bool:  # noqa: FBT001 - as `NullMisses`
@@ -377,7 +376,9 @@ class SearchRun:
             null_misses=null_misses,
             crowded=share_cpus(base) and crowded(bad, trials, environment),
         )
-        if short and who != "server":
+        late = held_up(rate, ceiling) if who == "server" else None
+        broke = what_broke(suite, bad, trials, environment, late)
+        if who != "server" and out_of_cpu(bad, trials, environment):
             # It was out of CPU, and yet not what ended the rise.
             broke = broke.model_copy(update={"causes": [each for each in broke.causes if each.code != "cpu"]})
         return who, broke if near is None else broke.model_copy(update={"near_ceiling": near})
