@@ -277,3 +277,11 @@ repeat = 1
     (point,) = json.loads(done.stdout.splitlines()[-1])["points"]
     assert (point["outcome"], done.returncode) == ("failed", 1), done.stderr
     assert point["reason"] == "the role saturator had no connection: connect"
+
+
+def test_what_the_binary_refuses_of_a_capacity_is_refused_before_its_first_trial(lab: Lab, tmp_path: Path) -> None:
+    """Each trial failed with the binary's words."""
+    words = ("--cpus", "4095", "--limit", "response_time.p99 < 1s")
+    done = lab("capacity", "echo", "127.0.0.1:1", *words)
+    assert (done.returncode, "[load]: plimsoll refuses this: " in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 
+USAGE = 2
+"""The exit code where the arguments or the suite are wrong."""
 ENVIRONMENT = 5
 """The exit code where the environment cannot run this."""
 FULL = {errno.ENOSPC, errno.EDQUOT}

@@ -76,7 +76,7 @@ def searched(path: Path, *searches: dict[str, object]) -> RunFolder:
     folder = stored(path, {RATE: 1000.0, MEDIAN: 200.0})
     run = folder.read_run()
     run.search = SearchSettingsRecord(over="load.rate", lowest=1, highest=10_000)
-    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server"}
+    base = {"block": 1, "state": "complete", "lower": 100, "upper": 105, "limited_by": "server", "is_held": True}
     run.searches = [
         SearchRecord.model_validate(
             {"number": place + 1, "point": place, "setting": {"server.model": name}, **base, **each}

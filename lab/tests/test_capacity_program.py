@@ -84,7 +84,8 @@ REFUSED = {
     ),
     "half a quote": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", "a 'b"), "no closing quotation"),
     "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: the command is empty"),
-    "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "go together"),
+    "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "say when it can be"),
+    "ready without a command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--ready", "tcp:1"), "of a command"),
     "no range": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--range", "5:2"), "below the high end"),
 }
 
@@ -93,9 +94,11 @@ def test_a_query_is_a_part_of_what_is_asked_for() -> None:
     parser = argparse.ArgumentParser()
     VERB.arguments(parser)
     url = "http://127.0.0.1:{port}/find?q=1&n=20#top"
-    words = ["http", url, "--command", "x {port}", "--ready", "tcp:{port}", "--limit", "response_time.p99 < 1s"]
-    asked = tomllib.loads(read_capacity_question(parser.parse_args(words)).text)
-    assert asked["load"]["path"] == "/find?q=1&n=20"
+    words = ["http", url, "--command", "x {port}", "--limit", "response_time.p99 < 1s"]
+    for ready in ([], ["--ready", "tcp:{port}"]):
+        asked = tomllib.loads(read_capacity_question(parser.parse_args([*words, *ready])).text)
+        assert asked["load"]["path"] == "/find?q=1&n=20"
+        assert asked["server"] == {"command": ["x", "{port}"], **({"ready": ready[1]} if ready else {})}
 
 
 @pytest.mark.parametrize("case", REFUSED)

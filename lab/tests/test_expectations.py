@@ -47,6 +47,13 @@ def test_an_expected_status_is_a_figure_by_either_of_its_names(name: str) -> Non
     assert named_figures(suite(pages + f'[expect]\n"{name}" = "== 0"\n'))[0] == "statuses.404"
 
 
+def test_an_expectation_names_a_figure_as_a_limit_does_too() -> None:
+    """Every trial failed, as it had no such figure."""
+    for name in ("response_time.p99", "response_time_us.p99"):
+        (found,) = suite(GOOD + f'[expect]\n"{name}" = "< 5ms"\n').expectations
+        assert (found.figure, found.terms) == ("response_time_us.p99", (("+", 5000.0),))
+
+
 def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:
     expected = '[expect]\n"connections.established" = "== load.connections"\n'
     assert plan(SEARCH.replace("[search]", expected + "[search]")).points

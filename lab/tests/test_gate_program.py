@@ -257,16 +257,18 @@ def test_a_gate_says_that_it_makes_another_number_of_blocks_than_the_suite_asks_
         assert lab("gate", *silent, *missing).stderr == ""
 
 
-def test_each_contender_of_the_suite_is_a_comparison_of_its_gate(lab: Lab, tmp_path: Path) -> None:
-    """Of three contenders one comparison of two was left out of the number of blocks."""
-    third = '[contender.third]\ncommand = ["./no-such-server", "{port}"]\nready = "tcp:{port}"\n'
+def test_a_gate_is_between_the_two_that_it_names(lab: Lab, tmp_path: Path) -> None:
+    """A contender of the suite took part in it, and the gate found its loss."""
+    third = '[contender.third]\ncommand = ["./no-such-server", "{port}"]\n'
     (tmp_path / "api.toml").write_text(SUITE + third)
     missing = "./no-such-server {port}"
     done = lab("gate", "api.toml", "--base", missing, "--new", missing, "--json")
-    blocks = blocks_for(noise=0.03, tolerance=0.05, comparisons=2 * 2)
-    assert blocks is not None
-    assert summary_of(done.stdout)["trials"]["planned"] == 3 * blocks
-    assert blocks != blocks_for(noise=0.03, tolerance=0.05, comparisons=2), "or this test shows nothing"
+    blocks = blocks_for(noise=0.03, tolerance=0.05, comparisons=2)
+    summary = summary_of(done.stdout)
+    assert summary["trials"]["planned"] == 2 * (blocks or 0)
+    assert {point["point"]["contender"] for point in summary["points"]} == {"base", "new"}
+    again = json.loads((tmp_path / summary["run"] / "run.json").read_text())["command"]
+    assert shlex.split(again).count("contender=base,new") == 1
 
 
 def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -> None:
@@ -312,6 +314,8 @@ def test_a_revision_is_checked_out_built_and_removed(lab: Lab, tmp_path: Path) -
     resumed = lab("resume", "runs/0001", "--json")
     assert (resumed.returncode, resumed.stderr.count("\n")) == (1, 1), resumed.stderr
     assert "ended with the lab that made it; begin a new gate" in resumed.stderr
+    unknown = lab("gate", "api.toml", "--base", "git:no-such-revision", "--new", "x")
+    assert (unknown.returncode, "git cannot check out 'no-such-revision'" in unknown.stderr) == (2, True)
     broken = lab("gate", "api.toml", "--base", "git:HEAD", "--new", "x", "--build", "cp nothing built")
     assert (broken.returncode, broken.stderr.count("\n")) == (1, 1)
     assert "--build of HEAD ended with exit code 1" in broken.stderr

@@ -222,7 +222,7 @@ def test_bad_input_is_one_line_and_exit_2(finished: tuple[Path, Done], name: str
 
 def test_a_missing_binary_is_said(lab: Lab, suite_file: Path) -> None:
     done = lab("run", str(suite_file), PLIMSOLL_BIN="/nowhere/plimsoll")
-    assert done.returncode == 1
+    assert done.returncode == 5
     assert "PLIMSOLL_BIN is /nowhere/plimsoll" in done.stderr
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from plimsoll_lab.experiment.plan_summary import describe_plan
+from plimsoll_lab.report.plan import render_plan
 from plimsoll_lab.stats import finding, goal
 from plimsoll_lab.stats.readings import WARM_UP
 from plimsoll_lab.stats.resampling import LEAST_BLOCKS
@@ -167,3 +169,13 @@ def test_every_suite_that_ships_repeats_often_enough_for_its_verdicts(name: str)
     plan = expand(read_file(shipped.find(name)), seed=1)
     if contender_path(plan) is not None:
         assert plan.suite.run.repeat >= LEAST_BLOCKS
+
+
+def test_no_search_is_predicted_to_last_longer_than_its_patience() -> None:
+    """`plan` said "about 26 s or more, up to 16 s"."""
+    text = 'name = "it"\nquestion = "Well?"\n[server]\n[load]\nduration = "1s"\n[limits]\nfailed_ratio = "<1%"\n'
+    text += '[search]\nover = "load.connections"\nrange = [1, 1000]\npatience = "8s"\n[run]\nrepeat = 2\n'
+    plan = expand(read_text(text, source="it.toml", directory="/here"), seed=1)
+    assert predicted_s(plan) == 16.0
+    said = render_plan(describe_plan(plan), colour=False)
+    assert "= 2 searches, up to 16 s: trials become as long as" in said

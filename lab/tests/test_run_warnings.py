@@ -141,11 +141,13 @@ def test_points_that_rest_on_few_results_are_counted_with_the_fewest() -> None:
     assert imported == {"too_few_trials": (message, "import at least 6 files of each")}
 
 
-@pytest.mark.parametrize(("attempts", "said"), [((1,), "1 trial was"), ((1, 0, 2), "3 trials were"), ((0, 0), None)])
+@pytest.mark.parametrize(
+    ("attempts", "said"), [((1,), "1 measurement was"), ((1, 0, 2), "3 measurements were"), ((0, 0), None)]
+)
 def test_measurements_that_were_discarded_are_counted(attempts: Sequence[int], said: str | None) -> None:
-    """Of one it said "1 trials were"."""
+    """They were called trials, more of them than the run has."""
     trials = [replace(trial(), attempts=(ATTEMPT,) * each) for each in attempts]
-    message = f"{said} discarded and repeated for a cause of the machine"
+    message = f"{said} discarded and made again for a cause of the machine"
     found = told(run_of(len(trials)), made([("ok", 6)]), trials)
     assert found == ({"repeated": (message, "a quieter machine, or a lighter load, needs fewer")} if said else {})
 
@@ -155,7 +157,7 @@ def test_measurements_that_were_discarded_are_told_with_what_of_the_machine_was_
     causes = ("steal", "machine_busy", "machine_busy")
     trials = [replace(trial(), attempts=[replace(ATTEMPT, cause=each) for each in causes])]
     ((message, _),) = told(run_of(), made([("ok", 6)]), trials).values()
-    assert message == "3 trials were discarded and repeated for a cause of the machine: machine_busy 2, steal 1"
+    assert message == "3 measurements were discarded and made again for a cause of the machine: machine_busy 2, steal 1"
 
 
 def test_points_without_a_result_are_named_with_what_verdicts_take_of_them() -> None:

@@ -167,6 +167,8 @@ def test_resume_refuses_another_build_and_another_kernel_unless_told(run: Path, 
     assert refused.returncode == 1
     assert "plimsoll sha256 was 000" in refused.stderr
     assert "--anyway" in refused.stderr
+    change(run, versions=record["versions"] | {"lab_sha256": "0" * 64})
+    assert "lab sha256 was 000" in lab("resume", "runs/0001").stderr
     change(run, versions=record["versions"], environment=record["environment"] | {"system": "Linux 1.0"})
     assert "the kernel was Linux 1.0 and is" in lab("resume", "runs/0001").stderr
     assert not (run / "trials/0002.json").exists()

@@ -33,7 +33,7 @@ ready = "tcp:{port}"
 REFUSALS = {
     "a contender's unknown key": (
         CONTENDERS + 'comand = ["./new"]\n',
-        "[server] comand: unknown key; did you mean 'command'?",
+        "[contender.new] comand: unknown key; did you mean 'command'?",
     ),
     "a misspelt command": (
         GOOD.replace('protocol = "echo"', 'comand = ["a"]'),
@@ -444,3 +444,19 @@ def test_points_stand_beside_the_matrix_less_what_is_excluded_each_with_every_co
 def test_a_percentage_is_the_ratio_of_whole_numbers_that_it_names(tenths: int) -> None:
     """7 failed of 1,000 were more than 0.7 %."""
     assert units.ratio(f"{tenths / 10}%") == tenths / 1000
+
+
+def test_a_command_that_names_its_port_is_ready_once_that_accepts() -> None:
+    """A contender with a command asked for `ready`, and by the name of another table."""
+    own = '[contender.ours]\nmodel = "epoll"\n[contender.node]\ncommand = ["node", "server.js", "{port}"]\n'
+    beside = '[[role]]\nname = "second"\nkind = "server"\ncommand = ["node", "{port}"]\n'
+    ours, node = plan(GOOD + own + beside).points
+    assert ("ready" in ours.server, node.server["ready"]) == (False, "tcp:{port}")
+    assert [role.settings["ready"] for role in node.roles] == ["tcp:{port}"]
+    stated = GOOD.replace("[server]", '[server]\nready = "tcp:8080"').replace('protocol = "echo"\n', "", 1)
+    (node,) = plan(stated + '[contender.node]\ncommand = ["node", "{port}"]\n').points
+    assert node.server["ready"] == "tcp:8080"
+    with pytest.raises(SuiteError, match=r"\[contender.node\] ready: a command needs to say"):
+        plan(GOOD + own.replace(', "{port}"', ""))
+    with pytest.raises(SuiteError, match=r"\[server\] ready: of a command alone"):
+        plan(stated)

@@ -30,6 +30,8 @@ from plimsoll_lab.suite.settings import Settings
 
 DIGEST = 12
 """Digits of a binary's digest that tell two builds apart."""
+DIGESTS = {"plimsoll_sha256": "binary", "lab_sha256": "its files"}
+"""What each digest of a run's versions is of."""
 CARRIED: frozenset[Outcome | None] = frozenset({"ok"})
 LOST: frozenset[Outcome | None] = frozenset(STOPPED)
 STOPPED_MORE = 0.1
@@ -243,8 +245,8 @@ class _PointResult:
 def _versions(run: RunRecord) -> str:
     """`plimsoll 0.1.0 (451d563881), lab 0.1.0`; of a digest the beginning."""
     told = (
-        f"binary {version[:DIGEST]}"
-        if name.endswith("_sha256")
+        f"{DIGESTS[name]} {version[:DIGEST]}"
+        if name in DIGESTS
         else version
         if name in version
         else f"{name} {version}"

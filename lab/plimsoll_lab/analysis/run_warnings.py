@@ -161,7 +161,7 @@ def _discarded(points: Sequence[PointSummary], trials: Sequence[TrialRecord]) ->
         was = "was" if again == 1 else "were"
         seen = Counter(each.cause for trial in trials for each in trial.attempts if each.cause is not None)
         causes = ", ".join(f"{code} {count}" for code, count in seen.most_common())
-        message = f"{counted(again, 'trial')} {was} discarded and repeated for a cause of the machine"
+        message = f"{counted(again, 'measurement')} {was} discarded and made again for a cause of the machine"
         message += f": {causes}" if causes else ""
         warnings.append(_warning("repeated", message, "a quieter machine, or a lighter load, needs fewer"))
     spoilt = [point for point in points if point.outcome in {"generator_limited", "invalid"}]

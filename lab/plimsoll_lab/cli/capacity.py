@@ -11,6 +11,7 @@ from plimsoll_lab.cli.capacity_question import NAME as CAPACITY_SUITE
 from plimsoll_lab.cli.capacity_question import capacity_arguments, read_capacity_question
 from plimsoll_lab.cli.outcome import measure
 from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.experiment.plan import RunRequest, make_plan
 from plimsoll_lab.experiment.run import begin
 from plimsoll_lab.hosts.binary import find_binary
@@ -24,6 +25,7 @@ def _capacity(options: argparse.Namespace) -> int:
     request = RunRequest(suite=CAPACITY_SUITE, out=options.out)
     plan = make_plan(asked.text, source="capacity", directory=str(Path.cwd()), request=request, seed=1)
     binary = find_binary()
+    refuse_what_the_binary_refuses(plan, binary)
     with LocalHost() as host:
         secrets = secrets_of(plan, asked.command, asked.subject)
         folder = new_run(Path(options.out), hide=partial(redact, secrets=secrets))

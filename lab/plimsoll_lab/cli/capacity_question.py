@@ -156,10 +156,15 @@ def _load(options: argparse.Namespace) -> dict[str, Value]:
 
 
 def _server(options: argparse.Namespace, command: tuple[str, ...] | None) -> dict[str, Value]:
-    if (command is None) != (options.ready is None):
-        raise SuiteError("capacity: --command and --ready go together, such as --command './server' --ready tcp:8080")
     if command is not None:
-        return {"command": list(command), "ready": options.ready}
+        if options.ready is None and not any("{port}" in word for word in command):
+            raise SuiteError(
+                "capacity: --command: say when it can be connected to, such as --command './server' --ready tcp:8080; "
+                "of a command with {port} that is tcp:{port}"
+            )
+        return {"command": list(command), **({"ready": options.ready} if options.ready is not None else {})}
+    if options.ready is not None:
+        raise SuiteError("capacity: --ready is of a command; add --command, or leave it out")
     if options.protocol == "echo":
         return {"address": options.target}
     parts = _url(options.target)

@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, FAILED, INVALID, LIMIT_MISSED, USAGE, Verb, colour, say
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import DONE, FAILED, INVALID, LIMIT_MISSED, Verb, colour, say
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import open_run
 
 

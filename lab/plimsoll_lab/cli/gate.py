@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from plimsoll_lab.cli.run import run_plan
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan, words_of
-from plimsoll_lab.cli.verb import USAGE, Verb, add_out
+from plimsoll_lab.cli.verb import Verb, add_out
 from plimsoll_lab.experiment.plan import RunRequest
 from plimsoll_lab.experiment.revision import PREFIX, checked_out
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.report.gate import FILES
 from plimsoll_lab.stats.reasons import percent
 from plimsoll_lab.suite import shipped, units
@@ -73,6 +73,9 @@ def _gate(options: argparse.Namespace) -> int:
             if any("{port}" in word for word in command):
                 changes[f"contender.{name}.ready"] = "tcp:{port}"
             flags += [f"--{name}", again]
+        # Nobody asked about the contenders of the suite.
+        own = f"{CONTENDER}={BASE},{NEW}"
+        options.only = options.only if own in options.only else [*options.only, own]
         plan, request = _sized(options, changes)
         return run_plan(plan, replace(request, gate=flags, implied=changes), options)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from plimsoll_lab.cli.outcome import report_run
 from plimsoll_lab.cli.suite_arguments import read_settings
-from plimsoll_lab.cli.verb import USAGE, Verb, add_out
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import Verb, add_out
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.suite import units
 
 LOAD = "load."

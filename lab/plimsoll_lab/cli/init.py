@@ -11,8 +11,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, say
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import DONE, Verb, say
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 

@@ -32,6 +32,7 @@ from plimsoll_lab.suite.prediction import (
     predicted_s,
 )
 from plimsoll_lab.suite.spec import Plan, Point
+from plimsoll_lab.trial.commands import missing_programs
 
 Level = Literal["ok", "warn", "refuse"]
 
@@ -82,7 +83,7 @@ def preflight(plan: Plan | None) -> list[Finding]:
     findings = [*_descriptors(points), *_relays(points), *_ports(points), *_somaxconn(points)]
     findings += [*_tasks(points), *_memory(points), *_cpus(points)]
     networks = any(point.network is not None for point in points)
-    findings += [*_network(points, wanted=networks), *_capture(plan)]
+    findings += [*_network(points, wanted=networks), *_capture(plan), *_commands(plan)]
     findings += [*_governor(), *_clock(), *_steal(), *_busy()]
     return findings
 
@@ -108,6 +109,20 @@ def _descriptors(points: tuple[Point, ...]) -> Iterator[Finding]:
     found = descriptors(*most_connections(points))
     level: Level = "refuse" if found.of_machine else "warn" if found.remedy else "ok"
     yield Finding(check="descriptors", level=level, message=found.said, fix=found.remedy)
+
+
+def _commands(plan: Plan | None) -> Iterator[Finding]:
+    """The programs that the suite starts. One that is missing is its contender's outcome: others
+    are measured all the same.
+    """
+    if plan is None or not any("command" in point.server for point in plan.points):
+        return
+    missing = missing_programs(plan)
+    if missing:
+        said = f"this machine has no {' and no '.join(missing)}, which the suite starts"
+        yield Finding(check="commands", level="warn", message=said, fix="install it, or correct the command")
+    else:
+        yield Finding(check="commands", level="ok", message="this machine has every program that the suite starts")
 
 
 def _cpus(points: tuple[Point, ...]) -> Iterator[Finding]:

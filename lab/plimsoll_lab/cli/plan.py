@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll_lab.cli.suite_arguments import add_suite_arguments, read_plan
-from plimsoll_lab.cli.verb import DONE, RUNS, USAGE, Verb, colour, say
+from plimsoll_lab.cli.verb import DONE, RUNS, Verb, colour, say
 from plimsoll_lab.experiment.binary_check import refuse_what_the_binary_refuses
 from plimsoll_lab.hosts.binary import find_binary
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import RunFolder, list_runs, open_run
 from plimsoll_lab.suite.units import count
 
@@ -28,7 +28,7 @@ NEWEST = ""
 def _plan(options: argparse.Namespace) -> int:
     if options.scale is None and (options.target_connections, options.target_rate) != (None, None):
         raise LabError("--target-connections and --target-rate need --scale, a run to scale from", exit_code=USAGE)
-    plan, _ = read_plan(options)
+    plan, request = read_plan(options)
     # Before the statistics, which start threads: the binary is forked from a process of one.
     refuse_what_the_binary_refuses(plan, find_binary())
     from plimsoll_lab.experiment.plan_summary import describe_plan  # noqa: PLC0415 - loads the statistics
@@ -36,7 +36,7 @@ def _plan(options: argparse.Namespace) -> int:
 
     run = None if options.scale is None else _run_to_scale_from(options.scale, plan.suite.name)
     scaled = None if run is None else _scale(run, options)
-    described = describe_plan(plan)
+    described = describe_plan(plan, on_a_cluster=bool(request.hosts))
     if options.json:
         scale = {} if run is None or scaled is None else {"scale": {"run": str(run.path)} | scaled.to_json()}
         say(json.dumps(described.to_json() | scale))

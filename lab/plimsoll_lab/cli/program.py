@@ -33,8 +33,8 @@ from plimsoll_lab.cli import (
     serve,
     suites,
 )
-from plimsoll_lab.cli.verb import EXIT_CODES, FAILED, USAGE, Parser, refuse
-from plimsoll_lab.problem import FULL, GOES_ON, Interrupted, LabError
+from plimsoll_lab.cli.verb import EXIT_CODES, FAILED, Parser, refuse
+from plimsoll_lab.problem import FULL, GOES_ON, USAGE, Interrupted, LabError
 from plimsoll_lab.suite.errors import SuiteError
 
 PROGRAM = "plimsoll lab"

@@ -7,8 +7,8 @@ import json
 import time
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, FAILED, USAGE, Verb, add_out, refuse, say
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import DONE, FAILED, Verb, add_out, refuse, say
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import RunFolder, remains_in, runs_in
 from plimsoll_lab.suite import units
 

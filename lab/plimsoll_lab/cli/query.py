@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import USAGE, Verb, add_out
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import Verb, add_out
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.query import Answer, ask
 
 

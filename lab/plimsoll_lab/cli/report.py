@@ -8,8 +8,8 @@ import webbrowser
 from pathlib import Path
 
 from plimsoll_lab.cli.outcome import report_run
-from plimsoll_lab.cli.verb import USAGE, Verb
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.cli.verb import Verb
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import open_run
 from plimsoll_lab.suite.figures import suggest
 

@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from plimsoll_lab.cli.outcome import Machines, enter_networks, measure, open_machines, report_run
-from plimsoll_lab.cli.verb import USAGE, Verb
+from plimsoll_lab.cli.verb import Verb
 from plimsoll_lab.experiment.plan import plan_again
 from plimsoll_lab.experiment.programs import changed_programs, programs_of
 from plimsoll_lab.experiment.revision import refuse_lost_checkouts
 from plimsoll_lab.experiment.run import changed_since, is_whole
 from plimsoll_lab.hosts.binary import find_binary
 from plimsoll_lab.hosts.local import LocalHost
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import RunFolder, open_run
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.suite.errors import naming_source

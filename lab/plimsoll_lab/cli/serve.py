@@ -10,8 +10,8 @@ import os
 import socket
 from pathlib import Path
 
-from plimsoll_lab.cli.verb import DONE, USAGE, Verb, add_out, say
-from plimsoll_lab.problem import Interrupted, LabError
+from plimsoll_lab.cli.verb import DONE, Verb, add_out, say
+from plimsoll_lab.problem import USAGE, Interrupted, LabError
 
 LISTEN = "127.0.0.1:8090"
 BACKLOG = 128

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from plimsoll_lab.problem import USAGE
 from plimsoll_lab.suite.errors import printable
 
-DONE, FAILED, USAGE, LIMIT_MISSED, INVALID = 0, 1, 2, 3, 4
+DONE, FAILED, LIMIT_MISSED, INVALID = 0, 1, 3, 4
 EXIT_CODES = """exit codes:
   0         done
   1         failed: a server, a generator or another part of the run

@@ -11,14 +11,13 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from plimsoll_lab.hosts.processes import Launcher, wait_for
+from plimsoll_lab.problem import USAGE
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.flags import DESTINATIONS, FILES, as_arguments, without_csv
 from plimsoll_lab.suite.settings import Settings
 from plimsoll_lab.suite.spec import Plan, Role
 from plimsoll_lab.trial.commands import with_warm_up
 
-USAGE = 2
-"""The exit code by which the binary refuses its arguments."""
 CLOSED = "127.0.0.1:1"
 """tcpmux (RFC 1078), which is out of use: a connection is refused at once."""
 PATIENCE_S = 5.0

@@ -22,6 +22,7 @@ from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.prediction import most_connections, predicted_s
 from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.trial.commands import missing_programs
 
 SUPPOSED_NOISE = 0.03
 """The relative standard deviation between blocks that this project sees of rates and CPU times on a
@@ -44,7 +45,7 @@ def _too_few_for_a_gate(repeat: int, tolerance: float, comparisons: int) -> list
     more = f"{needed} repetitions (--repeat), or" if needed is not None else "a quieter machine than that, or"
     return [
         ResultWarning(
-            code="too_few_repetitions",
+            code="gate_often_undecided",
             message=f"with {counted(repeat, 'repetition')} and a noise of {percent(SUPPOSED_NOISE)}, fewer than nine "
             f"of ten gates with a tolerance of {percent(tolerance)} decide anything",
             remedy=f"{more} a greater tolerance",
@@ -52,8 +53,8 @@ def _too_few_for_a_gate(repeat: int, tolerance: float, comparisons: int) -> list
     ]
 
 
-def describe_plan(plan: Plan) -> PlanSummary:
-    """A plan, as data."""
+def describe_plan(plan: Plan, *, on_a_cluster: bool = False) -> PlanSummary:
+    """A plan, as data. Which programs the hosts of a cluster have is not known here."""
     compare = contender_path(plan)
     settings = {
         repr({path: value for path, value in point.setting.items() if path != compare}) for point in plan.points
@@ -78,6 +79,14 @@ def describe_plan(plan: Plan) -> PlanSummary:
     needed = descriptors(*most_connections(plan.points))
     if needed.remedy:
         warnings.append(ResultWarning(code="machine_lacks", message=needed.said, remedy=needed.remedy))
+    warnings += [
+        ResultWarning(
+            code="machine_lacks",
+            message=f"this machine has no program '{each}', which the suite starts",
+            remedy="install it, or correct the command",
+        )
+        for each in ([] if on_a_cluster else missing_programs(plan))
+    ]
     return PlanSummary(
         suite=plan.suite.name,
         question=plan.suite.question,

@@ -14,7 +14,7 @@ from pathlib import Path
 from plimsoll_lab.hosts import scratch
 from plimsoll_lab.hosts.printed import plain
 from plimsoll_lab.hosts.processes import Launcher, wait_for
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.suite.settings import texts
 from plimsoll_lab.suite.spec import Plan
 
@@ -46,11 +46,11 @@ def checked_out(revision: str, build: str | None, directory: Path) -> Iterator[C
     with Launcher() as launcher, scratch.ScratchFolder() as parent:
         launcher.remove_after(parent.path)
         refusal = f"{directory} is in no git repository"
-        root = Path(_git(launcher, ["rev-parse", "--show-toplevel"], directory, refusal).strip())
+        root = Path(_git(launcher, ["rev-parse", "--show-toplevel"], directory, refusal, exit_code=USAGE).strip())
         _remove_lost(launcher, root)
         tree = Path(parent.path) / TREE
         refusal = f"git cannot check out '{revision}'"
-        _git(launcher, ["worktree", "add", "--detach", str(tree), revision], root, refusal)
+        _git(launcher, ["worktree", "add", "--detach", str(tree), revision], root, refusal, exit_code=USAGE)
         try:
             if build is not None:
                 _build(launcher, shlex.split(build), tree, revision)
@@ -84,10 +84,10 @@ def _remove_lost(launcher: Launcher, root: Path) -> None:
             _git(launcher, forget, root, "git cannot remove the checkout")
 
 
-def _git(launcher: Launcher, arguments: Sequence[str], directory: Path, refusal: str) -> str:
+def _git(launcher: Launcher, arguments: Sequence[str], directory: Path, refusal: str, *, exit_code: int = 1) -> str:
     done = _run(launcher, "program", ["git", *arguments], directory)
     if done.code != 0:
-        raise LabError(f"{refusal}: {_last_line(done.stderr)}")
+        raise LabError(f"{refusal}: {_last_line(done.stderr)}", exit_code=exit_code)
     return done.stdout
 
 

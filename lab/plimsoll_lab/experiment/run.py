@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
-from plimsoll_lab import __version__
 from plimsoll_lab.analysis.environments import changes_of_machine
 from plimsoll_lab.analysis.failures import nothing_works
 from plimsoll_lab.experiment.events import Events, trial_event
 from plimsoll_lab.experiment.plan import RunRequest, reproducing_command
 from plimsoll_lab.experiment.programs import programs_of
-from plimsoll_lab.hosts.binary import binary_digest, binary_version
+from plimsoll_lab.hosts.binary import build_of
 from plimsoll_lab.hosts.ray_cluster import RayCluster
 from plimsoll_lab.hosts.samplers.environment import read_environment
 from plimsoll_lab.problem import ENVIRONMENT, Interrupted, LabError, NoHost
@@ -110,13 +109,6 @@ def begin(folder: RunFolder, plan: Plan, request: RunRequest, binary: str, meter
 def point_record(point: Point) -> PointRecord:
     """A point as it is written."""
     return PointRecord.model_validate(asdict(point))
-
-
-def build_of(binary: str) -> dict[str, str]:
-    """What measures: the versions, and a digest of the binary, as two builds may have one
-    version.
-    """
-    return {"plimsoll": binary_version(binary), "plimsoll_sha256": binary_digest(binary), "lab": __version__}
 
 
 def changed_since(record: RunRecord, binary: str) -> list[str]:

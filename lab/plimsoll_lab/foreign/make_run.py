@@ -11,8 +11,8 @@ from pathlib import Path
 
 from plimsoll_lab import __version__
 from plimsoll_lab.foreign.read import read_result
-from plimsoll_lab.foreign.result import USAGE, Options, Result
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.foreign.result import Options, Result
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import RunFolder, new_run
 from plimsoll_lab.store.program_output import pick
 from plimsoll_lab.store.records import TrialRecord

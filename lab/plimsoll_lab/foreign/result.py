@@ -11,12 +11,10 @@ from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.records import Json, ResultWarning
 from plimsoll_lab.suite.settings import Value
 
-USAGE = 2
-"""The exit code of a file that cannot be imported."""
 OUT_OF_ORDER = 0.01
 """A percentile may lie this part below a lower one: tools round what they print."""
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from plimsoll_lab import __version__
 from plimsoll_lab.hosts import path
-from plimsoll_lab.hosts.binary import binary_digest, binary_version, find_binary, program_digests
+from plimsoll_lab.hosts.binary import build_of, find_binary, program_digests
 from plimsoll_lab.hosts.messages import (
     AnswerT,
     Await,
@@ -385,12 +384,7 @@ class Agent:
 
     def _inspect(self, _: Inspect) -> Inspection:
         binary = find_binary()
-        versions = {
-            "plimsoll": binary_version(binary),
-            "plimsoll_sha256": binary_digest(binary),
-            "lab": __version__,
-        }
-        return Inspection(binary=binary, versions=versions, environment=read_environment(self.metering))
+        return Inspection(binary=binary, versions=build_of(binary), environment=read_environment(self.metering))
 
     def _make_folder(self, _: MakeFolder) -> str:
         folder = ScratchFolder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import shutil
@@ -11,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab import __version__
+from plimsoll_lab.problem import ENVIRONMENT, LabError
 
 VARIABLE = "PLIMSOLL_BIN"
 
@@ -24,7 +26,10 @@ def find_binary() -> str:
     if stated:
         found = shutil.which(stated)
         if found is None:
-            raise LabError(f"{VARIABLE} is {stated}, which is no program that can be run; correct it or unset it")
+            raise LabError(
+                f"{VARIABLE} is {stated}, which is no program that can be run; correct it or unset it",
+                exit_code=ENVIRONMENT,
+            )
         return str(Path(found).resolve())
     for folder in (Path(sys.argv[0]).resolve().parent, Path(sys.executable).parent):
         beside = folder / "plimsoll"
@@ -34,9 +39,31 @@ def find_binary() -> str:
     if found is None:
         raise LabError(
             "cannot find the program plimsoll: it is neither beside plimsoll-lab nor on the PATH; "
-            f"install it with 'pip install .', or set {VARIABLE} to where it is"
+            f"install it with 'pip install .', or set {VARIABLE} to where it is",
+            exit_code=ENVIRONMENT,
         )
     return found
+
+
+def build_of(binary: str) -> dict[str, str]:
+    """What measures: the versions of the binary and of the lab, and a digest of each, as two builds
+    may have one version.
+    """
+    return {
+        "plimsoll": binary_version(binary),
+        "plimsoll_sha256": binary_digest(binary),
+        "lab": __version__,
+        "lab_sha256": lab_digest(),
+    }
+
+
+@functools.cache
+def lab_digest() -> str:
+    """The SHA-256 of all files of the lab, as it was when it was first asked."""
+    root, whole = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(each for each in root.rglob("*") if each.is_file() and each.parent.name != "__pycache__"):
+        whole.update(f"{path.relative_to(root)}\0{_digest(str(path))}\n".encode())
+    return whole.hexdigest()
 
 
 def binary_digest(binary: str) -> str:

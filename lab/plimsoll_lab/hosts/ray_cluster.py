@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from plimsoll_lab import __version__
-from plimsoll_lab.hosts.binary import binary_digest, binary_version
+from plimsoll_lab.hosts.binary import build_of
 from plimsoll_lab.hosts.host import Host
 from plimsoll_lab.hosts.messages import Inspect, Inspection
 from plimsoll_lab.hosts.ray_actor import AgentActor
 from plimsoll_lab.hosts.ray_connection import RayConnection
 from plimsoll_lab.hosts.ray_nodes import Node, choose
-from plimsoll_lab.problem import ENVIRONMENT, HostLost, LabError, NoHost
+from plimsoll_lab.problem import ENVIRONMENT, USAGE, HostLost, LabError, NoHost
 
 SCHEME = "ray:"
 JOIN_S = 20.0
@@ -87,7 +87,9 @@ class RayCluster:
         self._ray = _import_ray()
         host, _, port = self.address.rpartition(":")
         if not host or not port.isdigit():
-            raise LabError(f"--hosts ray:{self.address}: not HEAD:PORT; write such as ray:192.0.2.10:6379", exit_code=2)
+            raise LabError(
+                f"--hosts ray:{self.address}: not HEAD:PORT; write such as ray:192.0.2.10:6379", exit_code=USAGE
+            )
         self._refuse_open_cluster()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -277,8 +279,8 @@ def refuse_other_build(host: str, theirs: Mapping[str, str], binary: str) -> Non
     """Raise LabError where a host has another build than this machine. Two files made of one commit
     may differ; of an unknown or changed one they may not.
     """
-    ours = {"plimsoll": binary_version(binary), "plimsoll_sha256": binary_digest(binary), "lab": __version__}
-    told = ["plimsoll", "lab"]
+    ours = build_of(binary)
+    told = ["plimsoll", "lab", "lab_sha256"]
     if any(word in ours["plimsoll"] for word in ("unknown", "-dirty")) or "(" not in ours["plimsoll"]:
         told.append("plimsoll_sha256")
     for what in told:

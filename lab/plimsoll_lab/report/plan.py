@@ -15,8 +15,10 @@ def render_plan(plan: PlanSummary, *, colour: bool) -> str:
     count = f"{len(plan.points)} points x {plan.repeat} repetitions = {len(plan.trials)} {what}"
     lasting = formatting.duration(plan.predicted_s)
     if plan.search is not None:
-        most = formatting.elapsed(plan.search.patience_s * len(plan.trials))
-        lasting += f" or more, up to {most}: trials become as long as "
+        most_s = plan.search.patience_s * len(plan.trials)
+        most = formatting.elapsed(most_s)
+        lasting = f"{lasting} or more, up to {most}" if plan.predicted_s < most_s else f"up to {most}"
+        lasting += ": trials become as long as "
         lasting += f"bounds {formatting.percent(plan.search.width)} apart ask for (a greater width is quicker)"
     lines = [plan.question, "", f"{count}, {lasting}, seed {plan.seed}"]
     axes: dict[str, dict[str, None]] = {}

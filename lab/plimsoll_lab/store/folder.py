@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from plimsoll_lab.problem import BEGIN_AGAIN, FULL, GOES_ON, LabError
+from plimsoll_lab.problem import BEGIN_AGAIN, FULL, GOES_ON, USAGE, LabError
 from plimsoll_lab.store.faults import faults_of, list_named_figures
 from plimsoll_lab.store.form import Form, record_of
 from plimsoll_lab.store.records import SCHEMA_VERSION, TrialRecord
@@ -234,7 +234,7 @@ def new_run(out: Path, hide: Callable[[object], object] = _as_it_is) -> RunFolde
 def open_run(path: Path) -> RunFolder:
     """An existing run."""
     if not (path / "run.json").is_file():
-        raise LabError(f"{path} is no run: it has no run.json; 'plimsoll lab list' shows the runs", exit_code=2)
+        raise LabError(f"{path} is no run: it has no run.json; 'plimsoll lab list' shows the runs", exit_code=USAGE)
     return RunFolder(path=path)
 
 
@@ -244,7 +244,7 @@ def refuse_twice(runs: Sequence[RunFolder]) -> None:
     """
     for path, times in Counter(each.path.resolve() for each in runs).items():
         if times > 1:
-            raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=2)
+            raise LabError(f"{path} is named {times} times; a run counts once, and on one side", exit_code=USAGE)
     first: dict[str, Path] = {}
     for run in runs:
         imported = run.read_run().imported
@@ -252,7 +252,7 @@ def refuse_twice(runs: Sequence[RunFolder]) -> None:
             if (before := first.setdefault(file.sha256, run.path)) is not run.path:
                 raise LabError(
                     f"{run.path} and {before} hold the same measurement, {file.name}; it counts once, and on one side",
-                    exit_code=2,
+                    exit_code=USAGE,
                 )
 
 
@@ -266,7 +266,7 @@ def runs_in(out: Path) -> list[RunFolder]:
     folder.
     """
     if not out.is_dir():
-        raise LabError(f"there is no folder {out}; name the folder with the runs, such as --out runs", exit_code=2)
+        raise LabError(f"there is no folder {out}; name the folder with the runs, such as --out runs", exit_code=USAGE)
     return list_runs(out)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plimsoll_lab.problem import LabError
+from plimsoll_lab.problem import USAGE, LabError
 from plimsoll_lab.store.folder import RunFolder, runs_in
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.timelines import CONNECTIONS
@@ -69,19 +69,19 @@ def ask(out: Path, sql: str) -> Answer:
             database.execute("SET lock_configuration = true")
             statements = database.extract_statements(sql)
             if not statements:
-                raise LabError("the query is empty: write a SELECT", exit_code=2)
+                raise LabError("the query is empty: write a SELECT", exit_code=USAGE)
             for statement in statements:
                 # COPY writes to the paths that may be read, also from within EXPLAIN and PREPARE.
                 if statement.type.name not in HARMLESS:
                     what = f"a query reads, and {statement.type.name} is not one of {', '.join(HARMLESS)}"
-                    raise LabError(f"the query cannot be answered: {what}", exit_code=2)
+                    raise LabError(f"the query cannot be answered: {what}", exit_code=USAGE)
             found = database.execute(sql)
             described = found.description or []
             return Answer(columns=tuple(str(each[0]) for each in described), rows=found.fetchall())
     except duckdb.Error as error:
         said = str(error).splitlines()[0]
         tables = ", ".join((*TABLES, *PARQUET))
-        raise LabError(f"the query cannot be answered: {said}; the tables are {tables}", exit_code=2) from None
+        raise LabError(f"the query cannot be answered: {said}; the tables are {tables}", exit_code=USAGE) from None
 
 
 def open_tables(folders: Sequence[RunFolder]) -> duckdb.DuckDBPyConnection:

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.claims import check_paths
-from plimsoll_lab.suite.contenders import CONTENDER
+from plimsoll_lab.suite.contenders import CONTENDER, STARTS
 from plimsoll_lab.suite.drawn import check_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import as_number
 from plimsoll_lab.suite.figures import LAST_OVER_LINE, status_figure, suggest
 from plimsoll_lab.suite.flags import DESTINATIONS, FORWARD_FLAGS, LOAD_FLAGS, SERVER_FLAGS, check_setting
 from plimsoll_lab.suite.keys import ATTACHED, COMMAND
-from plimsoll_lab.suite.placement import check_cpus, check_references, start_order
+from plimsoll_lab.suite.placement import SERVER, check_cpus, check_references, start_order
 from plimsoll_lab.suite.prediction import connections
 from plimsoll_lab.suite.settings import Settings, quantity
 from plimsoll_lab.suite.spec import Point, Suite
@@ -79,7 +79,9 @@ def check_point(suite: Suite, point: Point) -> None:
     """Refuse a point that could not be started: its tables as a whole, after the matrix has been
     applied.
     """
-    _check_server(suite.source, "server", point.server)
+    name = str(point.setting.get(CONTENDER, ""))
+    table = f"contender.{name}" if suite.contenders.get(name, {}).keys() & STARTS else SERVER
+    _check_server(suite.source, table, point.server)
     _check_load(suite.source, "load", point.load)
     _check_shares(suite, point)
     _check_start(suite.source, point)
@@ -136,8 +138,10 @@ def _check_server(source: str, table: str, server: Settings) -> None:
     elif "command" in server:
         _check_command(source, table, server)
     else:
+        if "ready" in server:
+            raise SuiteError(f"{source}: [{table}] ready: of a command alone; our own servers say when they are")
         for key in server:
-            near = suggest(key, ("command", "ready", "address"))
+            near = suggest(key, ("command", "address"))
             if near.startswith("; did you mean"):
                 raise SuiteError(f"{source}: [{table}] {key}: unknown key{near}")
         _check_flags(source, table, SERVER_FLAGS, server)

@@ -46,7 +46,8 @@ COMMAND: Keys = {
     "ready": Key(
         kind="port",
         example='"tcp:{port}"',
-        means="The server is ready once this port accepts a connection. Every server with a `command` needs it.",
+        means="The server is ready once this port accepts a connection. A `command` without `{port}` needs it; of one "
+        "with it, `tcp:{port}` is the default.",
     ),
     "protocol": Key(
         kind="choice",

@@ -27,6 +27,8 @@ from plimsoll_lab.suite.whole_path import REPLACED, TOPOLOGY, links_of_each, rea
 
 LOCAL = "local"
 """The one host of a suite without a network."""
+PORT = "{port}"
+"""In a command: a free port that the lab gives to it."""
 SERVER, LOAD = "server", "load"
 EMULATOR, CAPTURE = "link", "capture"
 """Parts that the laboratory adds."""
@@ -299,6 +301,15 @@ def paths(place: Placement, roles: Sequence[Role], load: Settings) -> list[tuple
     return list(found)
 
 
+def with_ready(server: Settings) -> dict[str, Value]:
+    """A server whose command names the port that is given to it is ready once that one accepts,
+    unless it says otherwise.
+    """
+    command = server.get("command")
+    names_it = isinstance(command, tuple) and any(PORT in word for word in command)
+    return {**({"ready": f"tcp:{PORT}"} if names_it else {}), **server}
+
+
 def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, Topology | None, tuple[Role, ...]]:
     """Server, load, network and roles of one cell of the matrix."""
     server: dict[str, Value] = dict(suite.server)
@@ -326,6 +337,11 @@ def apply_setting(suite: Suite, setting: Settings) -> tuple[Settings, Settings, 
                 known = suggest(name, roles) if roles else ""
                 raise SuiteError(f"{suite.source}: [matrix] {path}: there is no role '{name}'{known}")
             roles[name] = roles[name].with_setting(key, value)
+    server = with_ready(server)
+    roles = {
+        name: replace(role, settings=with_ready(role.settings)) if role.kind == SERVER else role
+        for name, role in roles.items()
+    }
     taking_part = _taking_part(server, load, list(roles.values()), source=suite.source)
     place = place_of(suite, setting)
     topology = _network_of(suite, network, place, taking_part, load) if network is not None else None

@@ -128,10 +128,13 @@ def predicted_s(plan: Plan) -> float:
 
 
 def _search_s(suite: Suite, search: SearchSettings, point: Point) -> float:
-    """How long a search takes at least: its trials become longer where they have to."""
+    """How long a search takes at least: its trials become longer where they have to, and its
+    patience ends it.
+    """
     first_s = duration_s(str(point.load["duration"])) if "duration" in point.load else 1.0
     searching_s = _searching_trials(search) * trial_s(suite, point)
-    return searching_s + LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + LONG_TRIALS * search.lasting_s)
+    confirming_s = LONGER * (CONFIRMING_TRIALS * search.least_s(first_s) + LONG_TRIALS * search.lasting_s)
+    return min(search.patience_s, searching_s + confirming_s)
 
 
 def _searching_trials(search: SearchSettings) -> int:

@@ -20,7 +20,7 @@ from plimsoll_lab.suite.drawn import read_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import read_expectation
 from plimsoll_lab.suite.fast import apply_fast
-from plimsoll_lab.suite.figures import BY_NAME, figure_named, read_limit, suggest
+from plimsoll_lab.suite.figures import BY_NAME, figure_named, figure_of_limit, read_limit, suggest
 from plimsoll_lab.suite.keys import EXCLUDE, RUN, TOP, VERDICT
 from plimsoll_lab.suite.lines import Lines, naming_line, read_lines
 from plimsoll_lab.suite.placement import read_place, read_roles
@@ -114,7 +114,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
         load=_settings(tables, "load", source=source),
         matrix=matrix,
         run=_run(_table(tables, "run", source=source), source=source),
-        limits=_limits(_table(tables, "limits", source=source), source=source),
+        limits=_limits(_flat(_table(tables, "limits", source=source)), source=source),
         verdict=_verdict(_table(tables, "verdict", source=source), source=source),
         search=read_search(_table(tables, "search", source=source), source=source) if "search" in tables else None,
         network=_table(tables, "network", source=source) if "network" in tables else None,
@@ -125,7 +125,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
         contenders=contenders,
         single_points=read_points(tables.get("point", []), source=source, changed=lines.changed),
         expectations=tuple(
-            read_expectation(figure, condition, source=source)
+            read_expectation(_expected(figure), condition, source=source)
             for figure, condition in _flat(_table(tables, "expect", source=source)).items()
         ),
         references=read_references(tables.get("reference", []), source=source),
@@ -183,6 +183,14 @@ def _switch(tables: Table, key: str, *, source: str) -> bool:
 
 def _read_contenders(tables: Table, *, source: str) -> Mapping[str, Settings]:
     return read_contenders(tables.get(CONTENDER, {}), source=source)
+
+
+def _expected(name: str) -> str:
+    """The figure of a line of [expect], by its name in a limit too; any other path in the records
+    stays as it is.
+    """
+    figure = figure_of_limit(name)
+    return name if figure is None else figure.name
 
 
 def _flat(table: Table, prefix: str = "") -> dict[str, object]:
