@@ -215,8 +215,8 @@ def _of_points() -> list[Section]:
         ),
         Section(
             title="[expect]",
-            about="Each key is a figure, by its name in records or in limits, or any other path in the records of a trial. "
-            "A duration is compared in the unit of the name in records.",
+            about="Each key is a figure, by its name in records or in limits, or any other path in the records of a "
+            "trial. A duration is compared in the unit of the name in records.",
             keys={'"connections.established"': expected},
         ),
         Section(
