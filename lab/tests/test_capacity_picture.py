@@ -99,3 +99,19 @@ def test_a_load_without_a_failure_is_drawn_where_the_scale_has_a_zero(tmp_path: 
     run.searches = [first.model_copy(update={"loads": [zero, *first.loads]}), *others]
     times.write_run(run)
     assert '"load": 50' not in json.dumps(drawn(times).spec)
+
+
+def test_loads_that_lie_far_apart_are_drawn_on_a_logarithmic_scale(tmp_path: Path) -> None:
+    """Up to 200,000 on a linear one, all that was measured lay at its left end."""
+
+    def scale(least: int) -> str:
+        folder = searched(tmp_path / f"{least}", ("response_time.p99", "< 9.5ms"))
+        run = folder.read_run()
+        run.searches = [
+            each.model_copy(update={"loads": [load for load in each.loads if load.load >= least]})
+            for each in run.searches
+        ]
+        folder.write_run(run)
+        return "log" if '"type": "log", "nice"' in json.dumps(drawn(folder).spec) else "linear"
+
+    assert (scale(100), scale(1000)) == ("log", "linear")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -16,7 +17,7 @@ from made_records import run_record, stored_run
 from small_suites import GOOD
 from small_suites import plan as small_plan
 
-from plimsoll_lab.cli.progress import Progress, second
+from plimsoll_lab.cli.progress import Progress, SearchProgress, second
 from plimsoll_lab.experiment import run
 from plimsoll_lab.experiment.events import Events
 from plimsoll_lab.experiment.search_run import SearchRun
@@ -179,6 +180,38 @@ def test_a_trial_that_is_made_again_is_kept_whole_and_on_disk_at_each_moment(
     assert json.loads(kept[0].read_text()) == json.loads(json.dumps(first.to_json()))
 
 
+def repeats_of(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, repeat: int, spoilt: Callable[[int, int], bool]
+) -> dict[int, int]:
+    """How often each trial of a run was made again, where a measurement of a trial, the first one
+    0, is spoilt or not.
+    """
+    made = Counter[int]()
+
+    def measure(*arguments: object) -> TrialRecord:
+        number = cast("PlannedTrial", arguments[5]).number
+        made[number] += 1
+        return suspect(number, "invalid" if spoilt(number, made[number] - 1) else "ok")
+
+    monkeypatch.setattr(run, "_measure", measure)
+    monkeypatch.setattr(run, "calibrated_testbeds", lambda *_: contextlib.nullcontext({0: None}))
+    plan = plan_of(SEARCH.partition("[limits]")[0].replace("repeat = 1", f"repeat = {repeat}"))
+    stored = new_run(folder)
+    run.carry_out(stored, run_record(), plan, cast("Machines", None), "", Events(stored))
+    return {each.number: len(each.attempts) for each in stored.read_trials() if each.attempts}
+
+
+def test_a_quarter_of_a_run_is_made_again_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert repeats_of(tmp_path, monkeypatch, 12, lambda _, attempt: attempt == 0) == {1: 1, 2: 1, 3: 1}
+
+
+def test_a_point_whose_cause_lasts_leaves_the_budget_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first trial shows it in all of its three measurements, and the third one once more."""
+    assert repeats_of(tmp_path, monkeypatch, 40, lambda number, _: number in {1, 3}) == {1: 2}
+
+
 def test_a_trial_that_a_search_makes_again_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page that follows a run would else add up the seconds of both measurements."""
     made = iter([suspect(1), suspect(1, "ok")])
@@ -239,11 +272,23 @@ def test_a_run_leaves_its_events_in_order(finished: tuple[Path, Done]) -> None:
     assert begun[-1]["next"] == []
 
 
-def test_a_search_tells_what_each_trial_missed(tmp_path: Path) -> None:
+def test_a_search_tells_what_each_trial_missed_and_how_much_time_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "most.toml").write_text(SEARCH)
     done = run_lab(tmp_path, "run", "most.toml", "--json")
     assert done.returncode == 4, done.stderr
     events = [json.loads(text) for text in (tmp_path / "runs/0001/events.jsonl").read_text().splitlines()]
     assert events[0]["search"] == "load.connections"
-    assert {bool(each["missed"]) for each in events if each["event"] == "trial"} == {True, False}
+    trials = [each for each in events if each["event"] == "trial"]
+    assert {bool(each["missed"]) for each in trials} == {True, False}
+    # Until a load has failed nobody knows; from the next trial on each line says how much is left.
+    first = next(place for place, each in enumerate(trials) if each["missed"])
+    assert [each["left_s"] is None for each in trials] == [place <= first for place in range(len(trials))]
+    search = plan_of(SEARCH).suite.search
+    assert search is not None
+    for event in events:
+        SearchProgress(search, quiet=False).on_event(event)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.endswith(" left") for line in lines] == [place > first for place in range(len(trials))]
     assert events[-2] | {"unix_s": 0} == {"event": "end", "status": "complete", "unix_s": 0}

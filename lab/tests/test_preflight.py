@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from plimsoll_lab.experiment.plan_summary import describe_plan
 from plimsoll_lab.hosts import privilege
 from plimsoll_lab.hosts.samplers import environment
 from plimsoll_lab.problem import LabError
+from plimsoll_lab.report.plan import render_plan
 from plimsoll_lab.suite.expand import expand
 from plimsoll_lab.suite.read import read_text
 from plimsoll_lab.suite.spec import Plan
@@ -320,3 +322,15 @@ def test_a_program_that_the_suite_starts_and_the_machine_lacks_is_told_before() 
     there = expand(read_text(text.replace("no-such-server", "sh"), source="it.toml", directory="."), seed=1)
     assert findings(there)["commands"].level == "ok"
     assert describe_plan(there).warnings == []
+
+
+@pytest.mark.parametrize(("repeat", "shown"), [(5, None), (9, "5.9 %"), (20, "3.4 %")])
+def test_a_plan_says_which_difference_it_shows_in_four_of_five_runs(repeat: int, shown: str | None) -> None:
+    """Eight repetitions were called enough for a difference of a tenth."""
+    text = SUITE.format(connections=10, rest=GATE.partition("[verdict]")[0].format(repeat=repeat))
+    described = describe_plan(expand(read_text(text, source="it.toml", directory="."), seed=1))
+    said = render_plan(described, colour=False)
+    told = re.findall(
+        r"with (\d+), a difference of (.*) is shown in four of five runs, if a figure varies by 3 %", said
+    )
+    assert told == ([] if shown is None else [(str(repeat), shown)])
