@@ -11,6 +11,7 @@ is confirmed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from plimsoll_lab.stats.budget import Budget
 from plimsoll_lab.stats.finding import LENGTHEN_LEAST, Finding
@@ -116,19 +117,17 @@ class Confirming:
             self.unconfirmed.append(load)
         self._found.refute(load)
 
-    def _below(self, load: int, step: float) -> int | None:
+    def _below(self, load: int, step: float, rounded: Callable[[float], int] = math.floor) -> int | None:
         """The next load to confirm below one that was not; None below the lowest."""
-        lower = max(self._goal.lowest, min(load - 1, math.floor(load / (1 + step))))
+        lower = max(self._goal.lowest, min(load - 1, rounded(load / (1 + step))))
         return lower if lower < load else None
 
     def _far_below(self, load: int, step: float) -> int | None:
         """The same where there is time for no second one: at least the width below, and no further
         than that from it if that is enough.
         """
-        if step > self._goal.width:
-            return self._below(load, step)
-        within = math.ceil(load / (1 + self._goal.width))
-        return within if self._goal.lowest <= within < load else self._below(load, self._goal.width)
+        width = self._goal.width
+        return self._below(load, step) if step > width else self._below(load, width, math.ceil)
 
     def _above(self, held: int) -> int | None:
         """The next load to confirm above one that is; None where that is near enough to one that is
