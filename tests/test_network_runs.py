@@ -118,6 +118,8 @@ def test_a_saturator_and_a_forwarder_run_where_they_are_put_and_cost_what_they_c
     assert roles["saturator"]["summary"]["requests"]["completed"] > 0
     assert roles["relay"]["summary"]["bytes_down"] > 0
     (calibration,) = json.loads((measured.folder / "run.json").read_text())["calibrations"]
+    events = [json.loads(line)["event"] for line in (measured.folder / "events.jsonl").read_text().splitlines()]
+    assert events[:3] == ["run", "paths", "trial_started"], "nothing was said while the paths were measured"
     assert calibration["congestion"] == {"h1": "cubic", "h2": "cubic", "h3": "cubic"}
     assert "Congestion control of TCP: cubic." in (measured.folder / "report.html").read_text()
     # The saturator's requests are the server's, but not the figures'.

@@ -292,3 +292,17 @@ def test_a_search_tells_what_each_trial_missed_and_how_much_time_is_left(
     lines = capsys.readouterr().err.splitlines()
     assert [line.endswith(" left") for line in lines] == [place > first for place in range(len(trials))]
     assert events[-2] | {"unix_s": 0} == {"event": "end", "status": "complete", "unix_s": 0}
+
+
+def test_a_terminal_is_told_that_the_paths_are_measured_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two minutes passed without a word."""
+    suite, search = plan_of(SEARCH.partition("[limits]")[0]), plan_of(SEARCH).suite.search
+    assert search is not None
+    for quiet, said in ((False, ["measuring the paths of the network before the first trial"] * 2), (True, [])):
+        parts = Progress(suite, new_run(tmp_path), quiet=quiet, json_lines=False), SearchProgress(search, quiet=quiet)
+        capsys.readouterr()
+        for part in parts:
+            part.on_event({"event": "paths"})
+        assert capsys.readouterr().err.splitlines() == said

@@ -45,6 +45,12 @@ class SecondEvent(BaseModel):
     p99_us: float | None
 
 
+def tell_of_paths(*, quiet: bool) -> None:
+    """Say why no trial begins yet: each path takes seconds, and up to three attempts."""
+    if not quiet:
+        print("measuring the paths of the network before the first trial", file=sys.stderr)
+
+
 class Progress:
     """Takes every event; writes to stderr, and with `--json` an event a trial to stdout."""
 
@@ -66,6 +72,8 @@ class Progress:
         """Show what an event says."""
         if event["event"] == "trial":
             self._trial(event)
+        elif event["event"] == "paths":
+            tell_of_paths(quiet=self._quiet)
         elif event["event"] == "second" and self._rewrite and not self._quiet:
             self._rewrite_line(f"{self._line}  {second(event)}")
 
@@ -107,6 +115,8 @@ class SearchProgress:
 
     def on_event(self, event: Json) -> None:
         """Say that a trial is on disk, and what it missed."""
+        if event["event"] == "paths":
+            tell_of_paths(quiet=self._quiet)
         if self._quiet or event["event"] != "trial":
             return
         trial = TrialEvent.model_validate(event)

@@ -2,9 +2,9 @@
 folder.
 
 `events.jsonl` in the run's folder has an event a line, each with `event` and `unix_s`: `run` (it
-begins or goes on), `trial_started`, `second` and `cost` (of the trial under way), `trial` (it is on
-disk) and `end`. The file is for watching: records and figures are in `trials/`, and a run without
-it is complete.
+begins or goes on), `paths` (those of an emulated network are measured), `trial_started`, `second`
+and `cost` (of the trial under way), `trial` (it is on disk) and `end`. The file is for watching:
+records and figures are in `trials/`, and a run without it is complete.
 """
 
 from __future__ import annotations

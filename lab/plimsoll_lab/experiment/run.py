@@ -186,7 +186,7 @@ def _halfway(before: Sequence[TrialRecord], budget: int) -> TrialRecord | None:
 
 @contextlib.contextmanager
 def calibrated_testbeds(
-    folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str
+    folder: RunFolder, record: RunRecord, plan: Plan, machines: Machines, binary: str, events: Events
 ) -> Iterator[Mapping[int, Testbed]]:
     """The testbed of each point, once the paths of every network have been measured. Raises
     LabError where one is far from what was asked for.
@@ -198,6 +198,8 @@ def calibrated_testbeds(
         if record.programs is None and not folder.count_trials():
             record.programs = programs_of(plan, machines)
             folder.write_run(record)
+        if any(testbed.network is not None for testbed in testbeds.values()):
+            events.publish({"event": "paths"})
         measured = calibrate(plan, testbeds)
         if measured:
             record.calibrations = [*record.calibrations, *measured]
@@ -305,7 +307,9 @@ def carry_out(
         left = [planned for planned in plan.trials if planned.number not in done]
         with contextlib.ExitStack() as stack:
             # A run with nothing left to measure needs no network.
-            testbeds = stack.enter_context(calibrated_testbeds(folder, record, plan, machines, binary)) if left else {}
+            testbeds = (
+                stack.enter_context(calibrated_testbeds(folder, record, plan, machines, binary, events)) if left else {}
+            )
             for place, planned in enumerate(left):
                 point, testbed = points[planned.point], testbeds[planned.point]
                 coming: list[Json] = [dict(points[each.point].setting) for each in left[place + 1 : place + 1 + COMING]]

@@ -95,7 +95,9 @@ class SearchRun:
         self._write("running")
         bases = {point.number: point for point in self._plan.points}
         try:
-            with calibrated_testbeds(self._folder, self._record, self._plan, self._host, self._binary) as testbeds:
+            with calibrated_testbeds(
+                self._folder, self._record, self._plan, self._host, self._binary, self._events
+            ) as testbeds:
                 self._testbeds = {network_key(base): testbeds[base.number] for base in self._plan.points}
                 for number, planned in enumerate(self._plan.trials):
                     self._search_point(number, bases[planned.point])

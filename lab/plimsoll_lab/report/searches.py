@@ -74,7 +74,10 @@ def searches_section(summary: RunSummary, run: RunRecord) -> list[Part]:
     parts: list[Part] = [Text(text=_note(run)), _view(_overview(summary), "Capacity of each server")]
     for each in searches:
         title = formatting.setting(each.setting) if each.setting else "The search"
-        table = _view(table_of_loads(run, each), f"{title}, search {each.block}: every load that was tried")
+        table = _view(
+            table_of_loads(run, each),
+            f"{title}, search {each.block}: every load that was tried, medians of all its trials",
+        )
         told = [Text(text=f"{said}.") for said in [confirmation(each)] if said]
         parts.append(Fold(title=table.caption, parts=(table, *told), is_open=len(searches) == 1))
     return parts
