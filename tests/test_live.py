@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from laboratory import wait_until
+
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = str(os.environ.get("PLIMSOLL_BIN") or ROOT / "target" / "release" / "plimsoll")
 REWRITE = "\r\x1b[K"
@@ -79,3 +81,17 @@ def test_elsewhere_plain_lines_say_that_the_run_lives(server: str) -> None:
     assert re.fullmatch(r"(\d+\.\d of 5\.5 s: [\d.k]+/s, 8 connections up\n)+", done.stderr), done.stderr
     assert "\x1b" not in done.stderr + done.stdout
     assert "\r" not in done.stderr + done.stdout
+
+
+def test_seconds_are_on_disk_though_the_generator_is_killed(server: str, tmp_path: Path) -> None:
+    """Lines were held back, and a generator that was killed left nothing."""
+    path = tmp_path / "seconds.jsonl"
+    command = [BINARY, "load", "echo", server, "-d", "10min", "-c", "8", "-R", "500", "--timeseries", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: path.exists() and path.read_text().count("\n") >= 2, "two seconds are on disk")
+        finally:
+            process.kill()
+    lines = path.read_text().splitlines()[:2]
+    assert [json.loads(line)["second"] for line in lines] == [0, 1]
+    assert json.loads(lines[0])["completed"] > 0

@@ -51,8 +51,6 @@ def significant(value: float, toward: Toward = "nearest") -> str:
     beyond = 0 if math.isclose(rounded, value, rel_tol=1e-12) else {"nearest": 0, "down": -1, "up": 1}[toward]
     if beyond and (rounded - value) * beyond < 0:
         rounded = round(rounded + beyond * 10.0**-digits, digits)
-        if rounded == 0:
-            return "0"
     # Rounding may carry into another digit: 9.999 is 10.0, not 10.00.
     digits = max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{rounded:,.{digits}f}"
