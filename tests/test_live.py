@@ -86,10 +86,14 @@ def test_elsewhere_plain_lines_say_that_the_run_lives(server: str) -> None:
 def test_seconds_are_on_disk_though_the_generator_is_killed(server: str, tmp_path: Path) -> None:
     """Lines were held back, and a generator that was killed left nothing."""
     path = tmp_path / "seconds.jsonl"
-    command = [BINARY, "load", "echo", server, "-d", "10min", "-c", "8", "-R", "500", "--timeseries", str(path)]
+    command = [BINARY, "load", "echo", server, "-d", "10m", "-c", "8", "-R", "500", "--timeseries", str(path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: path.exists() and path.read_text().count("\n") >= 2, "two seconds are on disk")
+            wait_until(
+                lambda: process.poll() is not None or (path.exists() and path.read_text().count("\n") >= 2),
+                "two seconds are on disk",
+            )
+            assert process.poll() is None
         finally:
             process.kill()
     lines = path.read_text().splitlines()[:2]

@@ -17,6 +17,7 @@ from plimsoll_lab.analysis.run_warnings import (
     warnings_by_code,
     warnings_of_trials,
 )
+from plimsoll_lab.analysis.stopping import Stop
 from plimsoll_lab.stats.results import Control
 from plimsoll_lab.store.records import Attempt, Outcome, ResultWarning, TrialRecord
 from plimsoll_lab.store.run_record import ImportedFile, ImportRecord, PointRecord, RunRecord, Status
@@ -267,3 +268,35 @@ def test_doubtful_figures_are_counted_with_a_cause_of_each_kind() -> None:
     nameless = late.model_copy(update={"point": {}, "valid_n": 3})
     [alone] = doubtful_figures(within, [nameless])
     assert alone.message == "the figures of 1 of 1 points are doubtful, and marked by ?: the trials: it was late"
+
+
+def test_trials_that_stopped_beside_others_are_told_by_how_they_ended() -> None:
+    points = made([("failed", 0), ("ok", 6), ("ok", 6)])
+    endings: tuple[tuple[Outcome, bool], ...] = (
+        ("failed", True), ("failed", False), ("hard_limit", False), ("failed", False),
+    )  # fmt: skip
+    trials = [trial(number=number) for number in range(1, 19)]
+    stops = [
+        Stop(point=points[place % 3], outcome=outcome, trials=trials[: 2 + place], of=6, as_a_whole=whole)
+        for place, (outcome, whole) in enumerate(endings)
+    ]
+    found = run_warnings(run_of(18), points, stops, trials, 0, FOLDER)
+    (stopped,) = found
+    assert (stopped.code, stopped.remedy) == ("stopped", "the table says at which points, the trials' records say why")
+    assert stopped.message == (
+        "12 of 18 trials failed or reached a limit, and others of their points did not: 8 failed, 4 hard limit; "
+        "figures and verdicts are of the others"
+    )
+    assert run_warnings(run_of(18), points, stops[:1], trials, 0, FOLDER) == []
+
+
+def test_a_disturbed_network_is_among_a_runs_warnings() -> None:
+    """Each calibration counts that a trial had: the first one was off, and the last one not."""
+    (point,) = made([("ok", 6)])
+    run = run_of(6)
+    again = calibration_record([0], within=True).model_copy(update={"unix_s": 5.0})
+    run.calibrations, run.mixed = [calibration_record([0]), again], ["the kernel was another"]
+    trials = [replace(trial(number=number), started_unix_s=1.0) for number in range(1, 7)]
+    found = run_warnings(run, [point.model_copy(update={"doubtful": True})], (), trials, 0, FOLDER)
+    assert [each.code for each in found] == ["doubtful_figures", "builds_mixed"]
+    assert "from h1 to h2, a round trip of" in found[0].message
