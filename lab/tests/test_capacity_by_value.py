@@ -62,3 +62,8 @@ def test_trials_become_longer_where_there_is_time_for_half_as_long_again(
     assert trials[:10] == [each for each in RISING for _ in range(2)]
     assert list(dict.fromkeys(length_s for _, length_s in trials)) == pytest.approx(lengths_s)
     assert found.confirmed == 8
+
+
+def test_a_trial_as_long_as_the_load_has_to_last_leaves_no_longer_one_to_come() -> None:
+    """Of 80 to 113 one halving of 5 s, and eight of 5 s."""
+    assert left_at(replace(GOAL, hold_s=5), carries(lambda _: 100), [6, 7]) == [45, 40]

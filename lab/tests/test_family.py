@@ -230,6 +230,19 @@ def test_each_figure_is_compared_at_each_setting() -> None:
     assert (none.contenders, none.untold) == ({}, {"a": "none of its trials tells this figure"})
 
 
+def test_a_value_between_bounds_has_its_estimate_beside_it() -> None:
+    """Of trials that are results, and of the figures that have bounds and a value."""
+    disturbed = replace(trial(2, response_time_us__p99=5.0, completed_rate=9.0), cut=cut(0.0, **{P99: (4.0, 6.0)}))
+    by_point = {
+        0: [trial(1, response_time_us__p99=3.0), disturbed],
+        1: [trial(1, response_time_us__p99=2.0), replace(disturbed, outcome="failed"), replace(disturbed, figures={})],
+    }
+    [found] = figure_comparisons(run_of(P99), [place("a", 0), place("b", 1)], by_point)
+    assert found.contenders["a"] == {1: 3.0, 2: (4.0, 6.0)}
+    assert found.estimates["a"] == {2: 5.0}
+    assert found.estimates.get("b", {}) == {}
+
+
 def test_a_rate_that_few_trials_tell_is_compared_all_the_same() -> None:
     by_point = {0: [trial(1, completed_rate=1.0), trial(2)], 1: [trial(1, completed_rate=2.0)]}
     [found] = figure_comparisons(run_of(RATE), [place("a", 0), place("b", 1)], by_point)

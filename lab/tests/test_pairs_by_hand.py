@@ -19,6 +19,8 @@ from plimsoll_lab.stats.best import (
     can_say_anything,
     compare_with_best,
     detectable_ratio,
+    ends,
+    middle_of,
 )
 from plimsoll_lab.stats.resampling import critical_t_of, smallest_p
 
@@ -344,3 +346,26 @@ def test_the_detectable_ratio_follows_from_the_noise_and_the_blocks() -> None:
     # More than 13 blocks draw patterns of signs, which follow from the seed too.
     drawn = {detectable_ratio(blocks=14, comparisons=1, noise=0.03, rng=rng()) for _ in range(2)}
     assert len(drawn) == 1
+
+
+def test_values_beside_another_count_between_these_two_alone() -> None:
+    """Of b a trial is known beside c, as c tells less: there b has another value in block 2."""
+    logs = [0.0, 0.01, -0.01, 0.02, 0.0, 0.01, -0.02, 0.01]
+    plain = two(logs)
+    values = {**plain.contenders, "c": plain.contenders["a"]}
+    beside: Mapping[tuple[str, str], Mapping[int, Value]] = {("b", "c"): {2: 4 * ends(values["b"][2])[0]}}
+    found = ranked(replace(plain, contenders=values, beside=beside))
+    without = ranked(replace(plain, contenders=values))
+    assert found.pairs["b", "a"].estimate == without.pairs["b", "a"].estimate
+    assert (found.pairs["b", "c"].estimate or 0) == pytest.approx(
+        (without.pairs["b", "c"].estimate or 0) + math.log(4) / 8
+    )
+    whole = replace(plain, contenders=values, beside=beside)
+    assert whole.values_of("b", "c")[2] != whole.values_of("b", "a")[2]
+
+
+def test_bounds_below_one_have_their_middle_too() -> None:
+    assert middle_of((0.01, 0.04)) == pytest.approx(0.02)
+    assert middle_of((0.0, 0.04)) == 0.04
+    assert middle_of((0.04, math.inf)) == 0.04
+    assert middle_of(0.04) == 0.04
