@@ -63,7 +63,7 @@ def test_the_capacity_stands_at_the_top_with_each_of_its_searches(tmp_path: Path
         "limited_by": "server",
         "first_break": "p99 at 9 ms",
         "causes": ["cpu"],
-        "answer": "the server carries 1,000 requests/s",
+        "answer": ["the server carries 1,000 requests/s"],
         "generator_ceiling_per_s": 50_000.0,
         "valid": True,
         "trials": 42,

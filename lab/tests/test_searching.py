@@ -221,7 +221,7 @@ def test_a_search_out_of_patience_reports_the_bounds_it_has(lab: Lab, tmp_path: 
     summary = json.loads(done.stdout)
     assert (done.returncode, summary["finished"], summary["valid"]) == (1, False, False)
     assert (summary["lower"], summary["upper"]) == (None, None)
-    assert "not decided" in summary["answer"]
+    assert "not decided" in summary["answer"][0]
     assert run_record(tmp_path / summary["run"])["searches"][0]["state"] == "out of patience"
 
 
@@ -246,7 +246,7 @@ def test_a_search_that_is_stopped_goes_on_with_the_trials_it_has(lab: Lab, tmp_p
         if by == signal.SIGINT:
             summary = json.loads(said)
             assert summary["status"] == "interrupted"
-            assert "interrupted" in summary["answer"]
+            assert "interrupted" in summary["answer"][0]
         stored = {path.name: path.read_bytes() for path in trials.glob("*.json")}
         # One that the machine spoilt may have waited to be made again.
         kept = {name: text for name, text in stored.items() if json.loads(text)["outcome"] == "ok"}

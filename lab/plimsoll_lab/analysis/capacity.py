@@ -25,7 +25,7 @@ def capacity_summary(run: RunRecord, summary: RunSummary) -> CapacityAnswer:
         limited_by=found.limited_by,
         first_break=found.first_break,
         causes=found.causes,
-        answer=found.text,
+        answer=[found.text],
         generator_ceiling_per_s=found.generator_ceiling_per_s,
         valid=summary.valid,
         trials=summary.trials.measured,

@@ -65,23 +65,25 @@ def judge_gate(
     # A limit may be missed without a loss.
     is_loss = shown == "worse" or any(severity == "worse" for severity, _ in reasons)
     verdict = VERDICTS[outcome] if outcome != "worse" or is_loss else LIMIT_MISSED
+    sentences = _sentences(verdict, told)
     return GateRecord(
         baseline=baseline,
         tolerance=tolerance,
         outcome=outcome,
         losses=[_loss_record(each, tolerance) for each in found],
         reasons=[text for _, text in every],
-        text=_in_sentences(verdict, told),
+        sentences=sentences,
+        text=" ".join(sentences),
     )
 
 
-def _in_sentences(verdict: str, told: Sequence[str]) -> str:
+def _sentences(verdict: str, told: Sequence[str]) -> list[str]:
     """The verdict, and the reasons in a sentence each; of many the first one, and how many more
     there are.
     """
     if len(told) > MOST_TOLD:
         told = [told[0], f"{len(told) - 1} more reasons are on the page"]
-    return " ".join(f"{each.rstrip('.')}." for each in (verdict, *told))
+    return [f"{each.rstrip('.')}." for each in (verdict, *told)]
 
 
 MOST_TOLD = 2

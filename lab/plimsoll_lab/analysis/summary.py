@@ -192,11 +192,10 @@ def _answer(
 ) -> Sequence[str]:
     """One to three sentences: of a gate, of imported files, of verdicts, or of capacities."""
     if gate is not None:
-        # Where every point failed, the sentence of the gate has every cause.
+        # Where every point failed, the sentences of the gate have every cause.
         if all(point.outcome == "failed" for point in evidence.points):
-            return [gate.text]
-        left = SENTENCES_MOST - 1 - gate.text.count(". ")
-        return [gate.text, *answer(evidence)[: max(0, left)]]
+            return gate.sentences
+        return [*gate.sentences, *answer(evidence)[: SENTENCES_MOST - len(gate.sentences)]]
     if run.imported is not None:
         return answer_imported(run, evidence)
     compared = any(each.contenders or each.unranked for each in evidence.verdicts)

@@ -65,8 +65,8 @@ class CapacityAnswer(Record):
     """What broke first, in words."""
     causes: Sequence[str]
     """What the server was short of, for scripts."""
-    answer: str
-    """In a sentence."""
+    answer: Sequence[str]
+    """In a sentence, as a run's answer has up to three."""
     generator_ceiling_per_s: float | None
     """What the generator gets from a null server."""
     valid: bool

@@ -330,8 +330,10 @@ class GateRecord(Record):
     """Every comparison."""
     reasons: Sequence[str]
     """What points without a result mean."""
+    sentences: Sequence[str]
+    """How it ends and why, in one to three sentences."""
     text: str
-    """In a sentence."""
+    """The same as one text."""
 
 
 class RunSummary(Record):
