@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,9 +14,10 @@ from plimsoll_lab.analysis.gate import judge_gate
 from plimsoll_lab.stats.best import FigureComparison, Value
 from plimsoll_lab.store.records import Outcome, TrialRecord
 from plimsoll_lab.store.run_record import FamilyRecord
-from plimsoll_lab.store.search_record import SearchRecord, SearchSettingsRecord, SearchState
+from plimsoll_lab.store.search_record import LimitedBy, SearchRecord, SearchSettingsRecord, SearchState
 from plimsoll_lab.store.summary_record import GateOutcome, GateRecord, LimitSummary, PointSummary
-from plimsoll_lab.suite.figures import FIGURES
+from plimsoll_lab.suite.figures import FIGURES, capacity_figure
+from plimsoll_lab.suite.spec import SearchSettings
 
 TOLERANCE = 0.05
 ALIKE = FigureComparison(
@@ -347,3 +348,46 @@ def test_a_gate_over_a_network_that_was_not_asked_for_decides_nothing() -> None:
     found = gate_of(doubtful, family=[ALIKE])
     assert (found.outcome, found.reasons) == ("undecided", ["figures of base and new are doubtful"])
     assert gate_of(points, family=[ALIKE]).outcome == "pass"
+
+
+Capacity = tuple[int | None, int | None]
+
+
+def gate_of_capacities(base: Sequence[Capacity], new: Sequence[Capacity], limited_by: LimitedBy) -> GateRecord:
+    """The bounds of each block; those of `new` were limited so where they have no upper one."""
+    run = run_record()
+    run.family = FamilyRecord(
+        compare="contender", figures=("capacity",), margin=0.05, baseline="base", tolerance=TOLERANCE
+    )
+    settings = SearchSettings(over="load.connections", lowest=100, highest=9000)
+    run.search, run.figures = SearchSettingsRecord(**asdict(settings)), (capacity_figure(settings), *FIGURES)
+    run.searches = [
+        SearchRecord(
+            number=block, block=block, point=0, setting={"contender": name}, state="complete", lower=lower, upper=upper,
+            limited_by="server" if upper is not None else limited_by,
+        )
+        for name, capacities in (("base", base), ("new", new))
+        for block, (lower, upper) in enumerate(capacities, start=1)
+    ]  # fmt: skip
+    points = [point_summary({"contender": name}, number) for number, name in enumerate(("base", "new"))]
+    found = judge_gate(run, [], points, [])
+    assert found is not None
+    return found
+
+
+def test_a_build_that_carries_not_even_the_lowest_load_has_lost_what_the_other_carries_beyond_it() -> None:
+    found = gate_of_capacities([(1000, 1050)] * 6, [(None, 100)] * 6, "server")
+    assert (found.outcome, found.sentences) == (
+        "worse",
+        ["The gate finds a loss.", "new's capacity is at least 90.0 % worse."],
+    )
+    (loss,) = found.losses
+    assert (loss.at_least, loss.at_most) == (pytest.approx(0.9), None)
+
+
+def test_capacities_without_an_end_are_bounded_on_one_side() -> None:
+    found = gate_of_capacities([(1000, 1050)] * 6, [(900, 950)] * 4 + [(900, None)] * 2, "generator")
+    assert (found.outcome, found.sentences) == (
+        "undecided",
+        ["The gate is undecided.", "new's capacity is bounded on one side alone by some of its searches."],
+    )
