@@ -29,7 +29,7 @@ from plimsoll_lab.experiment import run as experiment_run
 from plimsoll_lab.experiment.plan import RunRequest, make_plan
 from plimsoll_lab.experiment.programs import changed_programs
 from plimsoll_lab.experiment.run import begin
-from plimsoll_lab.hosts.binary import program_digests
+from plimsoll_lab.hosts.binary import lab_digest, program_digests
 from plimsoll_lab.problem import LabError
 from plimsoll_lab.store.folder import RunFolder, new_run, open_run, write_atomically
 from plimsoll_lab.store.timelines import write_timelines
@@ -552,3 +552,18 @@ def test_no_run_is_refused_as_it_was_written(tmp_path: Path, monkeypatch: pytest
         plan, request = planned(only)
         folder = new_run(tmp_path / "runs")
         assert begin(folder, plan, request, "plimsoll", "proc").command == folder.read_run().command
+
+
+def test_the_digest_of_a_lab_is_of_its_files_wherever_they_are_installed(tmp_path: Path) -> None:
+    """An installed one has the suites beside them, and what Python has compiled."""
+    first, installed, changed = tmp_path / "a", tmp_path / "b", tmp_path / "c"
+    for folder in (first, installed, changed):
+        (folder / "stats").mkdir(parents=True)
+        (folder / "stats/gate.py").write_text("EXACT = True\n")
+    for name in ("suites/demo.toml", "stats/__pycache__/gate.cpython-311.pyc"):
+        (installed / name).parent.mkdir(exist_ok=True)
+        (installed / name).write_text("more")
+    (changed / "stats/gate.py").write_text("EXACT = False\n")
+    assert lab_digest(first) == lab_digest(installed) != lab_digest(changed)
+    (first / "stats/gate.py").rename(first / "stats/gates.py")
+    assert lab_digest.__wrapped__(first) not in {lab_digest(installed), lab_digest(changed)}

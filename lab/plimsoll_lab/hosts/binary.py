@@ -57,12 +57,19 @@ def build_of(binary: str) -> dict[str, str]:
     }
 
 
+PACKAGE = Path(__file__).parents[1]
+
+
 @functools.cache
-def lab_digest() -> str:
-    """The SHA-256 of all files of the lab, as it was when it was first asked."""
-    root, whole = Path(__file__).parents[1], hashlib.sha256()
-    for path in sorted(each for each in root.rglob("*") if each.is_file() and each.parent.name != "__pycache__"):
-        whole.update(f"{path.relative_to(root)}\0{_digest(str(path))}\n".encode())
+def lab_digest(package: Path = PACKAGE) -> str:
+    """The SHA-256 of all files of the lab, as they were when it was first asked for; not of the
+    suites, which an installed one has among them.
+    """
+    whole = hashlib.sha256()
+    for path in sorted(each for each in package.rglob("*") if each.is_file()):
+        name = path.relative_to(package)
+        if name.parts[0] != "suites" and "__pycache__" not in name.parts:
+            whole.update(f"{name}\0{_digest(str(path))}\n".encode())
     return whole.hexdigest()
 
 
