@@ -300,7 +300,7 @@ def test_a_terminal_is_told_that_the_paths_are_measured_first(
     """Two minutes passed without a word."""
     suite, search = plan_of(SEARCH.partition("[limits]")[0]), plan_of(SEARCH).suite.search
     assert search is not None
-    for quiet, said in ((False, ["measuring the paths of the network before the first trial"] * 2), (True, [])):
+    for quiet, said in ((False, ["measuring the paths of the network first"] * 2), (True, [])):
         parts = Progress(suite, new_run(tmp_path), quiet=quiet, json_lines=False), SearchProgress(search, quiet=quiet)
         capsys.readouterr()
         for part in parts:

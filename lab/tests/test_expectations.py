@@ -10,6 +10,7 @@ from small_suites import GOOD, SEARCH, plan, suite
 from plimsoll_lab.hosts.samplers.usage import Usage
 from plimsoll_lab.store.records import Outcome
 from plimsoll_lab.suite.checks import setting_at
+from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import missed, read_expectation
 from plimsoll_lab.suite.figures import named_figures
 from plimsoll_lab.trial.lifecycle import held_to_expectations
@@ -52,6 +53,8 @@ def test_an_expectation_names_a_figure_as_a_limit_does_too() -> None:
     for name in ("response_time.p99", "response_time_us.p99"):
         (found,) = suite(GOOD + f'[expect]\n"{name}" = "< 5ms"\n').expectations
         assert (found.figure, found.terms) == ("response_time_us.p99", (("+", 5000.0),))
+    with pytest.raises(SuiteError, match=r"\[expect\] response_time.p99: 5 is not a condition"):
+        suite(GOOD + '[expect]\n"response_time.p99" = 5\n')
 
 
 def test_an_expectation_may_name_what_a_search_varies_and_what_a_role_has() -> None:

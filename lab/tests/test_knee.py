@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from simulated import tell
 
-from plimsoll_lab.report.knees import fit_text
+from plimsoll_lab.report.knees import _drawn, fit_text
 from plimsoll_lab.stats.knee import CURVE_POINTS, Load, find_knee, fit_usl, highest_rates, usl
 from plimsoll_lab.stats.results import Bound, Fit
 from plimsoll_lab.store.summary_record import KneeRecord
@@ -154,6 +154,10 @@ def test_a_load_with_one_trial_leaves_the_law_without_intervals() -> None:
         assert said.endswith("; no interval, as a load has one trial")
         assert "[" not in said
         assert "resamples" not in said
+        knee = KneeRecord(point={}, bound=None, fit=fit, refused=None, text="")
+        assert _drawn(knee, "rate") == "Every dot is a trial; the curve: the law."
+    wide = KneeRecord(point={}, bound=None, fit=find_knee(whole, think_s=0, rng=rng()).fit, refused=None, text="")
+    assert _drawn(wide, "rate") == "Every dot is a trial; the curve: the law with its 95 % band."
 
 
 def test_a_load_at_which_nothing_is_completed_refuses_the_fit() -> None:

@@ -319,6 +319,9 @@ def test_a_program_that_the_suite_starts_and_the_machine_lacks_is_told_before() 
     assert (warned.code, warned.severity) == ("machine_lacks", "widens")
     assert warned.message == "this machine has no program 'no-such-server', which the suite starts"
     assert describe_plan(asked, on_a_cluster=True).warnings == []
+    beside = '[[role]]\nname = "beside"\nkind = "command"\ncommand = ["no-such-role"]\n'
+    role = expand(read_text(SUITE.format(connections=10, rest=beside), source="it.toml", directory="."), seed=1)
+    assert findings(role)["commands"].message == "this machine has no no-such-role, which the suite starts"
     there = expand(read_text(text.replace("no-such-server", "sh"), source="it.toml", directory="."), seed=1)
     assert findings(there)["commands"].level == "ok"
     assert describe_plan(there).warnings == []

@@ -147,6 +147,7 @@ def test_how_near_an_answer_is_known_is_rounded_up(width: float, precision: floa
         (False, 1, 10.0, ", and not confirmed: 1 of the 8 fresh trials that it asks for had passed"),
         (False, 6, 60.0, ", and not confirmed: 6 of the 8 fresh trials that it asks for had passed"),
         (False, 8, 80.0, ", and not confirmed: the long fresh trials that it asks for had not all passed"),
+        (False, 7, 70.0, ", and not confirmed: 7 of the 8 fresh trials that it asks for had passed"),
         # One of two that are twice as long: it was confirmed, as these last as long as two.
         (False, 8, 200.0, ", and not confirmed: the long fresh trials that it asks for had not all passed"),
         # Where the long trials come first, they pass before any of the short ones is made.
@@ -161,6 +162,15 @@ def test_an_answer_is_held_only_where_all_fresh_trials_that_it_asks_for_have_pas
     told = told_of(early, confirmed=confirmed, held_s=held_s, is_held=is_held)
     carries = "model epoll carries 1,000 connections and not 1,050, as near as the search came before it ended"
     assert told == f"{carries}{more}{LIMITED}"
+
+
+def test_a_complete_search_of_an_earlier_version_is_held() -> None:
+    """Its record does not say so."""
+    assert told_of(("complete", 1000, 1100), is_held=None, held_s=160.0).startswith(
+        "model epoll carries 1,000 connections and not 1,100, held for 2 min 40 s"
+    )
+    early: State = ("out of patience", 1000, 1100)
+    assert "not confirmed" in told_of(early, is_held=None, confirmed=8, held_s=160.0)
 
 
 def test_an_answer_is_held_where_one_of_its_searches_has_confirmed_it() -> None:

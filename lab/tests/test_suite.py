@@ -33,7 +33,7 @@ ready = "tcp:{port}"
 REFUSALS = {
     "a contender's unknown key": (
         CONTENDERS + 'comand = ["./new"]\n',
-        "[contender.new] comand: unknown key; did you mean 'command'?",
+        "[server] comand: unknown key; did you mean 'command'?",
     ),
     "a misspelt command": (
         GOOD.replace('protocol = "echo"', 'comand = ["a"]'),
@@ -460,3 +460,10 @@ def test_a_command_that_names_its_port_is_ready_once_that_accepts() -> None:
         plan(GOOD + own.replace(', "{port}"', ""))
     with pytest.raises(SuiteError, match=r"\[server\] ready: of a command alone"):
         plan(stated)
+    bad = stated.replace('"tcp:8080"', '"8080"') + '[contender.node]\ncommand = ["node"]\n'
+    with pytest.raises(SuiteError, match=r"\[server\] ready: a command needs to say"):
+        plan(bad)
+    with pytest.raises(SuiteError, match=r'leave it out of \[server\] and "server.model" out of the matrix'):
+        plan(GOOD + own + '[matrix]\n"server.model" = ["epoll", "poll"]\n')
+    with pytest.raises(SuiteError, match=r"\[server\] command: unknown key"):
+        plan(GOOD.replace('protocol = "echo"\n', 'address = "h:1"\ncommand = ["a", "{port}"]\n', 1))

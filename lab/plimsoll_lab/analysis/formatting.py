@@ -8,10 +8,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.stats import reasons
-from plimsoll_lab.stats.reasons import OUTWARDS, Toward, significant
+from plimsoll_lab.stats.reasons import Toward
 from plimsoll_lab.store.run_record import NOT_TOLD
 from plimsoll_lab.store.summary_record import PointSummary, StopRecord, VerdictRecord
 
+significant, OUTWARDS = reasons.significant, reasons.OUTWARDS
+"""Three significant figures, and how the ends of an interval are rounded, for pages too."""
 TOWARD: Mapping[str, Toward] = {"": "nearest", "at least ": "down", "at most ": "up"}
 """How a number behind such words is rounded."""
 SCALES: Mapping[str, tuple[tuple[str, float], ...]] = {

@@ -133,7 +133,8 @@ def what_broke(
     `held_up` says what a late generator means where the server was the limit all the same. What its
     other trials missed goes before it then.
     """
-    told = bad if held_up is None else [trial for trial in bad if trial.outcome != "generator_limited"]
+    spoilt = {"generator_limited", "invalid"}
+    told = bad if held_up is None else [trial for trial in bad if trial.outcome not in spoilt]
     kinds = Counter(_kind(trial, suite) for trial in told)
     if held_up is not None and not kinds:
         return BreakRecord(missed=held_up, causes=causes_of(suite, bad, every, environment))

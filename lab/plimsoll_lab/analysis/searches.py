@@ -65,7 +65,7 @@ def _capacity(run: RunRecord, group: Sequence[SearchRecord]) -> CapacityRecord:
     # What broke is told of one search: of several it would not be one server's.
     typical = next((each for each in (*at_answer, *decided) if each.limited_by == limited_by), None)
     # Of those that confirmed it, if any did.
-    held = [each for each in at_answer if each.is_held] or at_answer
+    held = [each for each in at_answer if is_held(each)] or at_answer
     found = CapacityRecord(
         point=group[0].setting,
         searches=len(group),
@@ -218,6 +218,14 @@ def capacity_sentence(run: RunRecord, found: CapacityRecord, group: Sequence[Sea
     return f"{_subject(run, found)} {carries}{spread}, with {limits}{broke}{f'; {by}' if by else ''}{lost}"
 
 
+def is_held(search: SearchRecord) -> bool:
+    """Whether all fresh trials that are asked for at the answer have passed. Of earlier versions a
+    complete search is known to have them.
+    """
+    known = search.state == "complete" if search.is_held is None else search.is_held
+    return known and search.lower is not None
+
+
 def confirmation(search: SearchRecord) -> str:
     """How the answer was confirmed, and which loads were given up; empty where nothing was tried
     anew.
@@ -302,14 +310,14 @@ def _held(found: CapacityRecord, decided: Sequence[SearchRecord]) -> str:
     if found.lower is None:
         return ""
     at_answer = [each for each in decided if each.lower == found.lower]
-    if any(each.is_held for each in at_answer):
+    if any(is_held(each) for each in at_answer):
         held_s = found.held_s
         told = formatting.elapsed(held_s) if held_s >= 1 else formatting.number(held_s, "s")
         return f", held for {told}" if held_s else ""
     passed = max((each.confirmed for each in at_answer), default=0)
     if not passed:
         return ", and not confirmed by fresh trials"
-    if passed < NEEDED:
+    if passed < CONFIRMATIONS:
         return f", and not confirmed: {passed} of the {CONFIRMATIONS} fresh trials that it asks for had passed"
     return ", and not confirmed: the long fresh trials that it asks for had not all passed"
 

@@ -43,7 +43,11 @@ def capacity_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("protocol", choices=("echo", "http"), help="what the server speaks")
     parser.add_argument("target", metavar="ADDR:PORT|URL", help="where it listens")
     parser.add_argument("--command", metavar="CMD", help="start the server anew for each trial; {port} is a free port")
-    parser.add_argument("--ready", metavar="tcp:PORT", help="with --command: it is ready once this port accepts")
+    parser.add_argument(
+        "--ready",
+        metavar="tcp:PORT",
+        help="with --command: it is ready once this port accepts (default: tcp:{port}, of a command with {port})",
+    )
     parser.add_argument(
         "--over", choices=("connections", "rate"), default="connections", help="what is varied (default: connections)"
     )

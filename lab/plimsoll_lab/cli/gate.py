@@ -73,6 +73,8 @@ def _gate(options: argparse.Namespace) -> int:
             if any("{port}" in word for word in command):
                 changes[f"contender.{name}.ready"] = "tcp:{port}"
             flags += [f"--{name}", again]
+        if any(text.partition("=")[0] == CONTENDER for text in options.only if text != f"{CONTENDER}={BASE},{NEW}"):
+            raise LabError(f"--only {CONTENDER}: a gate is between --base and --new alone", exit_code=USAGE)
         # Nobody asked about the contenders of the suite.
         own = f"{CONTENDER}={BASE},{NEW}"
         options.only = options.only if own in options.only else [*options.only, own]

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from plimsoll_lab.experiment.programs import PROGRAM_REMEDY, missing_programs, settings_of
 from plimsoll_lab.hosts.netns import AVAILABLE
 from plimsoll_lab.hosts.privilege import TUN, may_make_networks
 from plimsoll_lab.hosts.processes import available_cpus, listed
@@ -32,7 +33,6 @@ from plimsoll_lab.suite.prediction import (
     predicted_s,
 )
 from plimsoll_lab.suite.spec import Plan, Point
-from plimsoll_lab.trial.commands import missing_programs
 
 Level = Literal["ok", "warn", "refuse"]
 
@@ -115,12 +115,13 @@ def _commands(plan: Plan | None) -> Iterator[Finding]:
     """The programs that the suite starts. One that is missing is its contender's outcome: others
     are measured all the same.
     """
-    if plan is None or not any("command" in point.server for point in plan.points):
+    points = plan.points if plan is not None else ()
+    if plan is None or not any("command" in each for point in points for each in (point.server, *settings_of(point))):
         return
     missing = missing_programs(plan)
     if missing:
         said = f"this machine has no {' and no '.join(missing)}, which the suite starts"
-        yield Finding(check="commands", level="warn", message=said, fix="install it, or correct the command")
+        yield Finding(check="commands", level="warn", message=said, fix=PROGRAM_REMEDY)
     else:
         yield Finding(check="commands", level="ok", message="this machine has every program that the suite starts")
 

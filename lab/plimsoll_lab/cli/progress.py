@@ -48,7 +48,7 @@ class SecondEvent(BaseModel):
 def tell_of_paths(*, quiet: bool) -> None:
     """Say why no trial begins yet: each path takes seconds, and up to three attempts."""
     if not quiet:
-        print("measuring the paths of the network before the first trial", file=sys.stderr)
+        print("measuring the paths of the network first", file=sys.stderr)
 
 
 class Progress:

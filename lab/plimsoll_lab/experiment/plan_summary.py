@@ -10,6 +10,7 @@ import numpy as np
 
 from plimsoll_lab.analysis.run_warnings import too_few_repetitions
 from plimsoll_lab.analysis.severity import graded
+from plimsoll_lab.experiment.programs import PROGRAM_REMEDY, missing_programs
 from plimsoll_lab.hosts.samplers.environment import descriptors
 from plimsoll_lab.stats.best import can_say_anything, detectable_ratio
 from plimsoll_lab.stats.gate import blocks_for
@@ -22,7 +23,6 @@ from plimsoll_lab.suite.figures import CAPACITY
 from plimsoll_lab.suite.prediction import most_connections, predicted_s
 from plimsoll_lab.suite.sample_size import windows_too_short
 from plimsoll_lab.suite.spec import Plan
-from plimsoll_lab.trial.commands import missing_programs
 
 SUPPOSED_NOISE = 0.03
 """The relative standard deviation between blocks that this project sees of rates and CPU times on a
@@ -83,7 +83,7 @@ def describe_plan(plan: Plan, *, on_a_cluster: bool = False) -> PlanSummary:
         ResultWarning(
             code="machine_lacks",
             message=f"this machine has no program '{each}', which the suite starts",
-            remedy="install it, or correct the command",
+            remedy=PROGRAM_REMEDY,
         )
         for each in ([] if on_a_cluster else missing_programs(plan))
     ]

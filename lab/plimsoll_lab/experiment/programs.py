@@ -1,14 +1,15 @@
-"""The programs that a suite names itself, by the digests of their files: trials of a server that
-was built anew are not like those before.
+"""The programs that a suite names itself: which of them a machine lacks, and the digests of their
+files, as trials of a server that was built anew are not like those before.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 
 from plimsoll_lab.hosts.ray_cluster import RayCluster
-from plimsoll_lab.suite.settings import texts
-from plimsoll_lab.suite.spec import Plan
+from plimsoll_lab.suite.settings import Settings, texts
+from plimsoll_lab.suite.spec import Plan, Point
 from plimsoll_lab.trial.testbed import Machines, names_of
 
 DIGITS = 12
@@ -60,3 +61,19 @@ def _sorted(*found: Mapping[str, str]) -> dict[str, str]:
 
 def _shown(digest: str | None) -> str:
     return "not there" if digest is None else f"SHA-256 {digest[:DIGITS]}"
+
+
+PROGRAM_REMEDY = "install it, make it executable (chmod +x), or correct the command"
+"""What to do about a program that a suite starts and the machine has not."""
+
+
+def settings_of(point: Point) -> list[Settings]:
+    """Of each role of a point."""
+    return [role.settings for role in point.roles]
+
+
+def missing_programs(plan: Plan) -> list[str]:
+    """The program of each command of a plan that this machine lacks, as the suite names it."""
+    started = (each for point in plan.points for each in (point.server, *settings_of(point)))
+    words = (texts(each, "command")[0].replace("{dir}", plan.suite.directory) for each in started if "command" in each)
+    return [word for word in dict.fromkeys(words) if "{" not in word and shutil.which(word) is None]

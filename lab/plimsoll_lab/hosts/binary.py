@@ -58,18 +58,24 @@ def build_of(binary: str) -> dict[str, str]:
 
 
 PACKAGE = Path(__file__).parents[1]
+OF_THE_LAB = {".py", ".html", ".css", ".js", ".json"}
 
 
 @functools.cache
 def lab_digest(package: Path = PACKAGE) -> str:
-    """The SHA-256 of all files of the lab, as they were when it was first asked for; not of the
-    suites, which an installed one has among them.
+    """The SHA-256 of all code and templates of the lab, as they were when it was first asked for;
+    not of the suites, which an installed one has among them. Raises LabError where a file cannot be
+    read.
     """
     whole = hashlib.sha256()
-    for path in sorted(each for each in package.rglob("*") if each.is_file()):
+    for path in sorted(each for each in package.rglob("[!.]*") if each.suffix in OF_THE_LAB):
         name = path.relative_to(package)
-        if name.parts[0] != "suites" and "__pycache__" not in name.parts:
-            whole.update(f"{name}\0{_digest(str(path))}\n".encode())
+        if name.parts[0] == "suites":
+            continue
+        try:
+            whole.update(os.fsencode(name) + f"\0{_digest(str(path))}\n".encode())
+        except OSError as error:
+            raise LabError(f"cannot read {path}, of the lab itself: {error.strerror}", exit_code=ENVIRONMENT) from None
     return whole.hexdigest()
 
 

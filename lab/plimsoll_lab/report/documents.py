@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.view import Cell, Section, Table
-from plimsoll_lab.stats.reasons import significant
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ClaimRecord, ReferenceRecord, RunSummary
 
@@ -72,5 +71,5 @@ def _reference(each: ReferenceRecord, run: RunRecord) -> tuple[Cell, ...]:
         Cell(text=formatting.setting(each.at)),
         Cell(text=formatting.number(each.value, figure.unit)),
         Cell(text=formatting.number(each.ours, figure.unit), detail=each.reason or ""),
-        Cell(text="-" if each.ratio is None else f"{significant(each.ratio)}x"),
+        Cell(text="-" if each.ratio is None else f"{formatting.significant(each.ratio)}x"),
     )

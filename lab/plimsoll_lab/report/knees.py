@@ -14,7 +14,6 @@ from plimsoll_lab.analysis.knees import connections_of, without_axis
 from plimsoll_lab.analysis.points import point_outcome
 from plimsoll_lab.report.encoding import EXACT, MatrixLayout, colour_and_shape, counts
 from plimsoll_lab.report.view import Cell, Drawing, Gallery, Part, Section, Table, Text
-from plimsoll_lab.stats.summary import Interval
 from plimsoll_lab.store.records import Json, TrialRecord
 from plimsoll_lab.store.summary_record import KneeRecord
 
@@ -43,7 +42,7 @@ def fit_text(knee: KneeRecord) -> str:
     )
 
 
-def _parameter(name: str, value: float, interval: Interval | None) -> str:
+def _parameter(name: str, value: float, interval: tuple[float, float] | None) -> str:
     ends = f" [{interval[0]:.2g}, {interval[1]:.2g}]" if interval is not None else ""
     return f"{name} {value:.2g}{ends}"
 
@@ -84,7 +83,8 @@ def _drawn(knee: KneeRecord, kind: str) -> str:
     if kind == "response":
         return "Every dot is a trial" + ("; dashed: N*." if knee.bound is not None and knee.bound.is_shown else ".")
     lines = ["dashed: the bound"] if knee.bound is not None else []
-    lines += ["the curve: the law with its 95 % band"] if knee.fit is not None else []
+    if knee.fit is not None:
+        lines.append("the curve: the law" + (" with its 95 % band" if knee.fit.contention_ci95 is not None else ""))
     return "; ".join(["Every dot is a trial", *lines]) + "."
 
 

@@ -8,7 +8,6 @@ from plimsoll_lab.analysis import formatting
 from plimsoll_lab.report.encoding import MatrixLayout
 from plimsoll_lab.report.stops import contender_cell
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
-from plimsoll_lab.stats.reasons import OUTWARDS
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.summary_record import ControlRecord, RunSummary, ScoreRecord
 
@@ -53,7 +52,7 @@ def _cell(score: ScoreRecord | None, unit: str) -> Cell:
     if score is None or score.median is None:
         return Cell(text="-")
     interval = score.median_ci95
-    ends = zip(interval, OUTWARDS, strict=True) if interval else ()
+    ends = zip(interval, formatting.OUTWARDS, strict=True) if interval else ()
     within = ", ".join(formatting.number(end, unit, way) for end, way in ends)
     within = f"[{within}]" if within else ""
     bound = "at most " if score.at_most else "at least " if score.censored else ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll_lab.analysis import formatting
-from plimsoll_lab.analysis.searches import confirmation, limits_text, refused, searched_key
+from plimsoll_lab.analysis.searches import confirmation, is_held, limits_text, refused, searched_key
 from plimsoll_lab.report.view import Cell, Fold, Part, Table, Text
 from plimsoll_lab.store.run_record import RunRecord
 from plimsoll_lab.store.search_record import SearchRecord
@@ -96,7 +96,7 @@ def _note(run: RunRecord) -> str:
 def _confirmed(run: RunRecord) -> str:
     """In how many searches fresh trials confirmed the answer; nothing where none has one."""
     answers = [each for each in run.searches if each.lower is not None]
-    sure = sum(each.is_held for each in answers)
+    sure = sum(is_held(each) for each in answers)
     if not answers:
         return ""
     some = f" in {sure} of {len(answers)} searches" if sure not in {0, len(answers)} else ""

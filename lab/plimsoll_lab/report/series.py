@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plimsoll_lab.analysis import formatting
 from plimsoll_lab.analysis.over_time import Course
 from plimsoll_lab.report.charts import SCHEMA
 from plimsoll_lab.report.encoding import MatrixLayout, counts
 from plimsoll_lab.report.view import Cell, Row, Table
-from plimsoll_lab.stats.reasons import significant
 from plimsoll_lab.store.records import Json
 
 LEVELS_SHOWN = 3
@@ -150,7 +150,8 @@ def series_table(caption: str, courses: Sequence[Course], panels: Sequence[Panel
                     heading = each.replace("_", " ") if len(panel.series) > 1 else panel.name
                     who = "" if course.contender == "all" else f"{course.contender}, "
                     means = (_mean(dots, low, high) for low, high in edges)
-                    cells = (Cell(text="-" if mean is None else significant(mean * panel.factor)) for mean in means)
+                    told = ("-" if mean is None else formatting.significant(mean * panel.factor) for mean in means)
+                    cells = (Cell(text=each) for each in told)
                     rows.append((Cell(text=f"{who}{heading}", detail=panel.unit, heading=True), *cells))
     return Table(
         caption=f"{caption} The mean of each part of the time.", head=head_of(edges), rows=tuple(rows), style="numbers"

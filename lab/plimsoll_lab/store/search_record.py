@@ -98,8 +98,9 @@ class SearchRecord(Record):
     limit."""
     confirmed: int = 0
     """How many of the confirming trials at `lower` passed."""
-    is_held: bool = False
-    """Whether all that are asked for there have passed, the long ones too."""
+    is_held: bool | None = None
+    """Whether all that are asked for there have passed, the long ones too; null in the records of
+    earlier versions."""
     unconfirmed: Sequence[int] = ()
     """Loads that the search had found good, and whose confirming trials did not pass."""
     loads: Sequence[LoadRecord] = ()

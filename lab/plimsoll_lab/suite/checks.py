@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from plimsoll_lab.suite import units
 from plimsoll_lab.suite.claims import check_paths
-from plimsoll_lab.suite.contenders import CONTENDER, STARTS
+from plimsoll_lab.suite.contenders import CONTENDER
 from plimsoll_lab.suite.drawn import check_drawn
 from plimsoll_lab.suite.errors import SuiteError
 from plimsoll_lab.suite.expect import as_number
@@ -80,8 +80,8 @@ def check_point(suite: Suite, point: Point) -> None:
     applied.
     """
     name = str(point.setting.get(CONTENDER, ""))
-    table = f"contender.{name}" if suite.contenders.get(name, {}).keys() & STARTS else SERVER
-    _check_server(suite.source, table, point.server)
+    owner = f"contender.{name}" if "command" in suite.contenders.get(name, {}) else SERVER
+    _check_server(suite.source, SERVER, point.server, owner)
     _check_load(suite.source, "load", point.load)
     _check_shares(suite, point)
     _check_start(suite.source, point)
@@ -132,11 +132,11 @@ def _check_expectations(suite: Suite, point: Point) -> None:
                 )
 
 
-def _check_server(source: str, table: str, server: Settings) -> None:
+def _check_server(source: str, table: str, server: Settings, owner: str = "") -> None:
     if "address" in server:
         _check_attached(source, table, server)
     elif "command" in server:
-        _check_command(source, table, server)
+        _check_command(source, table, server, owner=owner)
     else:
         if "ready" in server:
             raise SuiteError(f"{source}: [{table}] ready: of a command alone; our own servers say when they are")
@@ -214,7 +214,7 @@ def _check_attached(source: str, table: str, server: Settings) -> None:
         raise SuiteError(f"{source}: [{table}] address: {server['address']!r} is no address; write HOST:PORT")
 
 
-def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True) -> None:
+def _check_command(source: str, table: str, server: Settings, *, must_listen: bool = True, owner: str = "") -> None:
     ours = next((key for key in server if key not in COMMAND and key in _SERVER_KEYS), None)
     if ours is not None:
         raise SuiteError(
@@ -230,8 +230,9 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
     if ready is None and not must_listen:
         return
     if not isinstance(ready, str) or not _READY.fullmatch(ready):
+        where = (owner or table) if ready is None else table
         raise SuiteError(
-            f"{source}: [{table}] ready: a command needs to say when it can be connected to; "
+            f"{source}: [{where}] ready: a command needs to say when it can be connected to; "
             'write ready = "tcp:8080", or "tcp:{port}" with {port} in the command for a port that is free'
         )
 

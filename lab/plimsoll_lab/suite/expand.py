@@ -30,12 +30,12 @@ def expand(suite: Suite, *, seed: int, only: Mapping[str, Sequence[str]] | None 
     """
     with naming_line(suite.lines, suite.source):
         points = tuple(_points(suite, only or {}, cluster=cluster))
+        whole = [each for each in _settings(suite) if each is not None]
         if not points:
-            culprit = "--only" if only else "[matrix] exclude"
+            culprit = "--only" if only and whole else "[matrix] exclude"
             raise SuiteError(f"{suite.source}: {culprit} leaves no point of the matrix; loosen it")
-        if not only:
-            # Which paths vary is only seen of the whole suite.
-            check_documents(suite, [point.setting for point in points])
+        # Which paths vary is only seen of the whole suite.
+        check_documents(suite, whole)
         points += tuple(_controls(suite, points))
         _refuse_too_many_trials(suite, len(points))
     return Plan(suite=suite, seed=seed, points=points, trials=_blocks(points, suite.run.repeat, seed))
@@ -133,7 +133,7 @@ def _in_words(setting: Settings) -> dict[str, str]:
 
 
 def _check_only(suite: Suite, only: Mapping[str, Sequence[str]], settings: Sequence[Settings]) -> None:
-    for path, wanted in only.items():
+    for path, wanted in only.items() if settings else ():
         paths = {each for setting in settings for each in setting}
         if path not in paths:
             raise SuiteError(f"{suite.source}: --only {path}: not an axis of the matrix{suggest(path, paths)}")

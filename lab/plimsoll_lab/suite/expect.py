@@ -47,9 +47,9 @@ class Expectation:
         return tuple(operand for _, operand in self.terms if isinstance(operand, str))
 
 
-def read_expectation(figure: str, condition: object, *, source: str) -> Expectation:
-    """Type one line."""
-    where = f"{source}: [expect] {figure}"
+def read_expectation(figure: str, condition: object, *, source: str, named: str = "") -> Expectation:
+    """Type one line; `named` is how the line calls the figure, where that is otherwise."""
+    where = f"{source}: [expect] {named or figure}"
     match = _CONDITION.fullmatch(condition) if isinstance(condition, str) else None
     if match is None:
         raise SuiteError(

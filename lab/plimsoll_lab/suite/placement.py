@@ -306,7 +306,7 @@ def with_ready(server: Settings) -> dict[str, Value]:
     unless it says otherwise.
     """
     command = server.get("command")
-    names_it = isinstance(command, tuple) and any(PORT in word for word in command)
+    names_it = isinstance(command, tuple) and any(PORT in word for word in command) and "address" not in server
     return {**({"ready": f"tcp:{PORT}"} if names_it else {}), **server}
 
 

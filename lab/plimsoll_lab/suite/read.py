@@ -114,7 +114,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
         load=_settings(tables, "load", source=source),
         matrix=matrix,
         run=_run(_table(tables, "run", source=source), source=source),
-        limits=_limits(_flat(_table(tables, "limits", source=source)), source=source),
+        limits=_limits(_table(tables, "limits", source=source), source=source),
         verdict=_verdict(_table(tables, "verdict", source=source), source=source),
         search=read_search(_table(tables, "search", source=source), source=source) if "search" in tables else None,
         network=_table(tables, "network", source=source) if "network" in tables else None,
@@ -125,7 +125,7 @@ def _typed(tables: dict[str, object], text: str, lines: Lines, *, source: str, d
         contenders=contenders,
         single_points=read_points(tables.get("point", []), source=source, changed=lines.changed),
         expectations=tuple(
-            read_expectation(_expected(figure), condition, source=source)
+            read_expectation(_expected(figure), condition, source=source, named=figure)
             for figure, condition in _flat(_table(tables, "expect", source=source)).items()
         ),
         references=read_references(tables.get("reference", []), source=source),

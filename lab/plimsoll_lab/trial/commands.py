@@ -5,7 +5,6 @@ here.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from plimsoll_lab.suite.flags import DESTINATIONS, RECORDS, as_arguments, withou
 from plimsoll_lab.suite.placement import LOAD, SERVER, by_target, resolve
 from plimsoll_lab.suite.prediction import connections
 from plimsoll_lab.suite.settings import Settings, Value, quantity, texts
-from plimsoll_lab.suite.spec import Plan, Role, Suite
+from plimsoll_lab.suite.spec import Role, Suite
 
 SHARED = ("connections", "requests")
 """What several generators share evenly; the window's length, and requests on each connection, are
@@ -41,13 +40,6 @@ def server_command(
     protocol = str(settings.get("protocol", "echo"))
     listen = ["--listen", f"{host.addresses[0]}:0", "--json"]
     return [host.program(binary), "serve", protocol, *as_arguments(flags, name), *listen], None
-
-
-def missing_programs(plan: Plan) -> list[str]:
-    """The program of each command of a plan that this machine lacks, as the suite names it."""
-    started = (each for point in plan.points for each in (point.server, *(role.settings for role in point.roles)))
-    words = (texts(each, "command")[0].replace("{dir}", plan.suite.directory) for each in started if "command" in each)
-    return [word for word in dict.fromkeys(words) if "{" not in word and shutil.which(word) is None]
 
 
 def foreign_command(host: Host, suite: Suite, settings: Settings, addresses: Addresses) -> tuple[list[str], str | None]:

@@ -111,7 +111,7 @@
   function hear(event) {
     switch (event.event) {
       case "run": run = event; onDisk = new Set(event.kept); status("running"); progress(event.predicted_s); break;
-      case "paths": say("progress", "The paths of the network are measured before the first trial."); break;
+      case "paths": say("progress", "The paths of the network are measured first."); break;
       case "trial_started":
         seconds = []; costs = []; current = event;
         at("now").hidden = false;
