@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from made_records import ENVIRONMENT
 
 from plimsoll_lab.store.records import TrialRecord
@@ -34,3 +37,9 @@ GOOD = TrialRecord(
     machine={"busy_cores": 0.9},
 )  # fmt: skip
 MACHINE = ENVIRONMENT.model_copy(update={"memory": "1000000 kB"})
+BAD = replace(GOOD, figures={**GOOD.figures, "response_time_us.p99": 80_000.0})
+
+
+def figures(**changed: float) -> Mapping[str, float]:
+    """Those of `BAD` with some changed, by name with `__` for a dot."""
+    return {**BAD.figures, **{name.replace("__", "."): value for name, value in changed.items()}}
