@@ -85,6 +85,10 @@ REFUSED = {
     "half a quote": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", "a 'b"), "no closing quotation"),
     "no command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--command", " "), "--command: the command is empty"),
     "not ready": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--command", "x"), "say when it can be"),
+    "a figure by its last word": (
+        ("echo", "127.0.0.1:1", "--limit", "p99 < 1s"),
+        "did you mean establishment_time.p99 or response_time.p99 or service_time.p99 or transmission_time.p99?",
+    ),
     "ready without a command": (("echo", "127.0.0.1:1", "--limit", "p50 < 1s", "--ready", "tcp:1"), "of a command"),
     "no range": (("echo", "127.0.0.1:1", "--limit", "response_time.p99 < 1s", "--range", "5:2"), "below the high end"),
 }

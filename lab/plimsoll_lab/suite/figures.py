@@ -301,4 +301,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     if near:
         return f"; did you mean '{near[0]}'?"
+    ends = [each for each in words if each.endswith(f".{word}")]
+    if ends:
+        return f"; did you mean {' or '.join(ends)}?"
     return f"; known are {', '.join(words)}"
