@@ -268,7 +268,7 @@ def test_a_gate_is_between_the_two_that_it_names(lab: Lab, tmp_path: Path) -> No
     summary = summary_of(done.stdout)
     assert summary["trials"]["planned"] == 2 * (blocks or 0)
     assert {point["point"]["contender"] for point in summary["points"]} == {"base", "new"}
-    refused = lab("gate", "api.toml", "--base", missing, "--new", missing, "--only", "contender=third")
+    refused = lab("gate", "api.toml", "--base", missing, "--new", missing, "--only", " contender=third")
     assert (refused.returncode, "a gate is between --base and --new alone" in refused.stderr) == (2, True)
     # What a document says is checked of the whole suite all the same.
     (tmp_path / "chart.toml").write_text(SUITE + '[[chart]]\nfigure = "completed_rate"\nover = "load.size"\n')

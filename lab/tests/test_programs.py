@@ -49,7 +49,14 @@ def test_the_digest_of_a_lab_is_of_its_files_wherever_they_are_installed(tmp_pat
     for folder in (first, installed, changed):
         (folder / "stats").mkdir(parents=True)
         (folder / "stats/gate.py").write_text("EXACT = True\n")
-    for name in ("suites/demo.toml", "stats/__pycache__/gate.cpython-311.pyc", "stats/.gate.py.swp", "stats/.#x.py"):
+    for name in (
+        "suites/demo.toml",
+        "stats/__pycache__/gate.cpython-311.pyc",
+        "stats/.gate.py.swp",
+        "stats/.#x.py",
+        ".cache/x.json",
+        "stats/old.js/note",
+    ):
         (installed / name).parent.mkdir(exist_ok=True)
         (installed / name).write_text("more")
     (changed / "stats/gate.py").write_text("EXACT = False\n")

@@ -463,6 +463,8 @@ def test_a_command_that_names_its_port_is_ready_once_that_accepts() -> None:
     bad = stated.replace('"tcp:8080"', '"8080"') + '[contender.node]\ncommand = ["node"]\n'
     with pytest.raises(SuiteError, match=r"\[server\] ready: a command needs to say"):
         plan(bad)
+    with pytest.raises(SuiteError, match=r"\[contender.node\] ready: a command needs to say"):
+        plan(stated + '[contender.node]\ncommand = ["node"]\nready = "8080"\n')
     with pytest.raises(SuiteError, match=r'leave it out of \[server\] and "server.model" out of the matrix'):
         plan(GOOD + own + '[matrix]\n"server.model" = ["epoll", "poll"]\n')
     with pytest.raises(SuiteError, match=r"\[server\] command: unknown key"):

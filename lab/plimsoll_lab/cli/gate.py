@@ -25,6 +25,8 @@ from plimsoll_lab.suite.settings import Value
 from plimsoll_lab.suite.spec import Plan
 
 BASE, NEW = "base", "new"
+THESE = f"{CONTENDER}={BASE},{NEW}"
+"""Of `--only`: the two that a gate is between."""
 NOISE = "3%"
 """Where nothing else states the number of blocks."""
 
@@ -57,6 +59,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _gate(options: argparse.Namespace) -> int:
     if options.build is not None:
         words_of("--build", options.build)
+    if any(text.partition("=")[0].strip() == CONTENDER for text in options.only if text != THESE):
+        raise LabError(f"--only {CONTENDER}: a gate is between --base and --new alone", exit_code=USAGE)
     flags = [
         word
         for flag, given in (("--tolerance", options.tolerance), ("--build", options.build))
@@ -73,11 +77,8 @@ def _gate(options: argparse.Namespace) -> int:
             if any("{port}" in word for word in command):
                 changes[f"contender.{name}.ready"] = "tcp:{port}"
             flags += [f"--{name}", again]
-        if any(text.partition("=")[0] == CONTENDER for text in options.only if text != f"{CONTENDER}={BASE},{NEW}"):
-            raise LabError(f"--only {CONTENDER}: a gate is between --base and --new alone", exit_code=USAGE)
         # Nobody asked about the contenders of the suite.
-        own = f"{CONTENDER}={BASE},{NEW}"
-        options.only = options.only if own in options.only else [*options.only, own]
+        options.only = options.only if THESE in options.only else [*options.only, THESE]
         plan, request = _sized(options, changes)
         return run_plan(plan, replace(request, gate=flags, implied=changes), options)
 

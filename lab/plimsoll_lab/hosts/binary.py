@@ -68,9 +68,9 @@ def lab_digest(package: Path = PACKAGE) -> str:
     read.
     """
     whole = hashlib.sha256()
-    for path in sorted(each for each in package.rglob("[!.]*") if each.suffix in OF_THE_LAB):
+    for path in sorted(each for each in package.rglob("*") if each.suffix in OF_THE_LAB and not each.is_dir()):
         name = path.relative_to(package)
-        if name.parts[0] == "suites":
+        if name.parts[0] == "suites" or any(part.startswith(".") for part in name.parts):
             continue
         try:
             whole.update(os.fsencode(name) + f"\0{_digest(str(path))}\n".encode())

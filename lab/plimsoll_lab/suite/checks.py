@@ -80,7 +80,9 @@ def check_point(suite: Suite, point: Point) -> None:
     applied.
     """
     name = str(point.setting.get(CONTENDER, ""))
-    owner = f"contender.{name}" if "command" in suite.contenders.get(name, {}) else SERVER
+    own = suite.contenders.get(name, {})
+    is_own = "ready" in own or ("command" in own and "ready" not in point.server)
+    owner = f"contender.{name}" if is_own else SERVER
     _check_server(suite.source, SERVER, point.server, owner)
     _check_load(suite.source, "load", point.load)
     _check_shares(suite, point)
@@ -230,9 +232,8 @@ def _check_command(source: str, table: str, server: Settings, *, must_listen: bo
     if ready is None and not must_listen:
         return
     if not isinstance(ready, str) or not _READY.fullmatch(ready):
-        where = (owner or table) if ready is None else table
         raise SuiteError(
-            f"{source}: [{where}] ready: a command needs to say when it can be connected to; "
+            f"{source}: [{owner or table}] ready: a command needs to say when it can be connected to; "
             'write ready = "tcp:8080", or "tcp:{port}" with {port} in the command for a port that is free'
         )
 
